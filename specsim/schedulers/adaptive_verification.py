@@ -41,7 +41,7 @@ class AdaptiveVerification(Chains):
     ----------
     num_speculative_tokens : draft tokens of each chain.
     max_num_seqs : the most requests of a batch in the table.
-    survival : the estimator of acceptance; until it is settled whole chains are verified.
+    survival : the estimator of acceptance.
     fresh : whether the budget is of this step's estimates; false is vLLM's: of each request's draft before, 1 before
         the first.
     table_context : tokens of context of each request in the table; null: the cost model prices each step as it is.
@@ -74,8 +74,6 @@ class AdaptiveVerification(Chains):
         now = before.copy()
         now[row, position] = self._estimator.estimate(forest.probability[forest.rows :], position)
         self._last[sequences.requests] = now
-        if not self._estimator.settled:
-            return forest
         estimated, survival = (np.cumprod(each, axis=1)[row, position] for each in (now if self.fresh else before, now))
         # A row that reads a part of its prompt samples nothing.
         sampling = np.count_nonzero(view.pending(sequences.requests) == sequences.scheduled_tokens)

@@ -9,7 +9,8 @@ Deviations:
   1, 2, 5 from 64 and 1, 2, 6 from 128.
 - The batch size is that of the running requests, prompts included; SGLang pads that of the decodes to the size of a
   captured graph.
-- At 0 steps the drafter reads nothing. Before it drafts again, passes of a step's tokens read what its cache lacks.
+- As in SGLang the drafter reads the tokens of each step, at 0 steps, too (`_draft_extend` in eagle_worker_v2.py),
+  but before the target's pass instead of behind it.
 - A step without memory for the chains decodes without drafts and teaches nothing. Of a step that drafts, the requests
   without a chain (one token before their end) do not count.
 - The strategy `throughput_aware`, by measured costs (PR 28045), is left out; `ema` is the default.
@@ -109,6 +110,7 @@ class AdaptiveSteps(Speculation):
     speculative_num_steps: int
     speculative_adaptive_config: dict[str, Any] | None
     _begun: bool = field(init=False, repr=False, default=False)
+    by_table = True
 
     def __post_init__(self) -> None:
         draft_length(speculative_num_steps=self.speculative_num_steps)
@@ -137,9 +139,9 @@ class AdaptiveSteps(Speculation):
         return self.slot(requests).steps if self._begun else max(each.candidate_steps[-1] for each in self._slots)
 
     def grow(self, view: View, sequences: Sequences) -> Growing:
-        """Yield a draft pass per step in force and return the chains; none if they do not all fit."""
+        """Yield a draft pass per step in force, at 0 one that reads, and return the chains; none if not all fit."""
         self._slot = self.slot(len(view.running))
-        return grow_chains(view, sequences, self._slot.steps)
+        return grow_chains(view, sequences, self._slot.steps, reads_along=True)
 
     def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted) -> None:
         """Tell the slot how many draft tokens a request were accepted."""

@@ -40,8 +40,7 @@ def test_a_key_is_the_last_batch_size_of_its_length_and_a_limit_is_a_table_of_on
     for table in DOCUMENTED, [[8, 2], [4, 4], [32, 1]]:
         assert [schedule(4, table).draft_tokens(size) for size in sizes] == [4, 4, 2, 2, 1, 1, 0]
     assert [schedule(2, {"32": 1, "4": 4}).draft_tokens(size) for size in sizes] == [2, 2, 1, 1, 1, 1, 0]
-    assert [schedule(limit=8).draft_tokens(size) for size in (1, 8, 9)] == [4, 4, 0]
-    assert schedule().draft_tokens(10**6) == 4
+    assert [schedule(limit=limit).draft_tokens(size) for limit, size in ((8, 8), (8, 9), (None, 10**6))] == [4, 0, 4]
 
 
 @pytest.mark.parametrize(("least", "accepted", "ends"), [(0.3, (4, 1, 1), True), (0.125, (0, 1), False)])
@@ -128,6 +127,13 @@ def test_a_replica_drafts_as_far_as_it_was_right():
     for length, right in ((3, 3), (7, 7), (7, 0), (1, 0)):
         assert verified(hand, 0.9) == [length, length]
         hand.emit([right + 1] * 2, [right] * 2)
+
+
+def test_at_0_steps_the_drafter_reads_each_step():
+    hand = play(AdaptiveSteps(0, {"1": {"candidate_steps": [0, 3]}}), Linear(0.0, 0.0, 1.0))
+    for read in (6, 7):
+        assert (verified(hand, 0.9), hand.view.draft_cached[0]) == ([0], read)
+        hand.emit([1])
 
 
 def adaptive(one: dict[str, Any], **more: Any) -> AdaptiveSteps:

@@ -127,8 +127,6 @@ SCARCE = {"verify_tokens": 16, "max_num_seqs": 16}
 SOON = {"acceptance.window": 2, "acceptance.spread": 0.9, "max_num_seqs": 2}
 """Requests are perceptible soon."""
 
-SURVIVAL = {"survival": "confidence"}
-"""Settled from the start: small runs end before the logistic is."""
 AT_ONCE = {"decision_steps": 1, "retry_steps": 1}
 """A decision in each step: small runs end before the shipped hold."""
 
@@ -144,7 +142,7 @@ CHANGES: dict[str, Change] = {
     **shown({}, output_weight=9.0, prefill="first", prefill_tokens=16, seed=1),
     **shown({}, speculative_adaptive_config={"1": {"candidate_steps": [1]}}, speculative_eagle_topk=2),
     **shown({}, speculative_num_draft_tokens=4, speculative_num_steps=2, survival="confidence", threshold=0.9),
-    **shown({}, tightest="live", watermark=0.8),
+    **shown({}, fresh=True, table_context=None, tightest="live", watermark=0.8),
     **shown(FOUR, draft_pass_tokens=4, first_quantum_s=0.4, limit_ratio=4.0, quantum_ratio=1.2, quantum_s=0.05),
     **shown(FOUR, queues=2, sees="probabilities", starvation_s=0.2, top_limit_s=0.2, verify_tokens=8, width_max=1),
     **shown({}, "cheap", decision_steps=2, first_acceptance=0.01, first_confidence=0.05, history_steps=1, limit_s=0.02),
@@ -155,7 +153,6 @@ CHANGES: dict[str, Change] = {
     **shown(FOUR, "cheap", acceptance="per_request", heads=1, width=1),
     **shown(AT_ONCE | FOUR, "cheap", counted="tried", memory_factor=4.0),
     **shown(SOON, estimate="total", prediction_error=1.0),
-    **shown(SURVIVAL, fresh=True, table_context=None),
     **shown({}, "long", delta=1e-9, sl_cap=False),
     **shown({}, "sure", verifier=False, window=1),
     **shown(FOUR, "tight", switching="recompute"),

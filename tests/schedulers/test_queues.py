@@ -32,42 +32,47 @@ def joined(prompts: list[int], starvation_s: float = 100.0) -> tuple[SkipJoin, H
 
 
 def ran(hand: Hand, times: int) -> list[int]:
-    who = []
-    for _ in range(times):
-        who.append(int(hand.begin().requests[0]))
-        hand.emit([1])
-    return who
+    steps = ((hand.begin(), hand.emit([1]))[0] for _ in range(times))
+    return [int(work.requests[0]) for work in steps]
 
 
 def test_a_long_prompt_skips_the_queues_whose_quantum_is_too_short() -> None:
     part, hand = joined([12, 13, 24, 40, 49, 500])
-    hand.begin()
+    work = hand.begin()
     assert part.level.tolist() == [0, 1, 1, 2, 3, 3]
+    part.on_verified(hand.view, work, None, None, 0.012)  # type: ignore[arg-type]
+    assert part.level[0] == 0, "just used up"
 
 
-def test_who_has_used_its_quantum_sinks_to_the_end_of_the_next_queue() -> None:
+def test_who_has_used_its_quantum_sinks_to_the_front_of_the_next_queue() -> None:
     """A pass takes 10 ms: two use up 12 ms, three 24 ms, five 48 ms; nobody sinks from the last queue."""
     part, hand = joined([5, 5])
-    for passes, level in ((2, 1), (3, 2), (5, 3)):
-        assert ran(hand, 2 * passes) == [0] * passes + [1] * passes
+    for first, passes, level in ((0, 2, 1), (1, 3, 2), (0, 5, 3)):
+        assert ran(hand, 2 * passes) == [first] * passes + [1 - first] * passes
         assert (part.level.tolist(), part.spent_s.tolist()) == ([level] * 2, [0, 0])
-    assert ran(hand, 3) == [0, 0, 0]
-    assert part.level.tolist() == [3, 3]
+    assert (ran(hand, 3), part.level.tolist()) == ([1, 1, 1], [3, 3])
+
+
+def test_a_batch_returns_to_the_front_the_last_one_foremost() -> None:
+    part, hand = joined([5] * 4)
+    for ids in [0, 1, 2], [2, 1]:
+        part.batch_slots = BatchSlots(len(ids), 512, "mixed", 0.0, "keep")
+        assert hand.begin().requests.tolist() == ids
+        hand.emit([1] * len(ids))
 
 
 def test_the_starved_return_to_the_first_queue() -> None:
     part, hand = joined([100, 5], starvation_s=0.045)
     assert ran(hand, 5) == [1] * 5
-    assert ran(hand, 2) == [0, 0], "after 50 ms without service 0 has a first quantum again"
-    assert part.level[0] == 1
-    assert ran(hand, 1) == [1] or part.level[1] > 1
+    part.spent_s[0] = 0.005
+    assert ran(hand, 1) == [0], "50 ms without service"
+    assert (part.level[0], part.spent_s[0]) == (1, 0), "of 12 ms it had spent 5"
 
 
 def test_least_attained_first() -> None:
     part = LeastAttained(ONE, 0.008)
     hand = Hand(Composed(part, FixedChains(0)), requests([0.0] * 3, [5] * 3, [30] * 3))
-    assert ran(hand, 7) == [0, 1, 2, 0, 1, 2, 0]
-    assert part.attained_s == pytest.approx([0.03, 0.02, 0.02])
+    assert (ran(hand, 7), part.attained_s) == ([0, 1, 2, 0, 1, 2, 0], pytest.approx([0.03, 0.02, 0.02]))
 
 
 # --- attained service is speculation and verification alone: who runs when does not depend on what a switch costs -----

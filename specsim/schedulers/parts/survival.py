@@ -18,11 +18,6 @@ class Estimator:
     This one takes the confidences as the drafter reports them, as of a trained confidence head; others derive from it.
     """
 
-    @property
-    def settled(self) -> bool:
-        """Whether it is fit for use."""
-        return True
-
     def estimate(self, confidence: Floats, position: Ints) -> Floats:
         """Return the probability that each draft token is accepted, (m,)."""
         return confidence
@@ -59,22 +54,17 @@ class OnlineLogistic(Estimator):
     """A logistic regression on the logit of the confidence: one slope, an intercept a position.
 
     Each `REFIT_STEPS` steps it takes a Newton step from those steps alone, damped by n / (n + `DAMPING`) at n
-    observations. It is settled after `WARM_UP` of them.
+    observations. Its constants are those of vLLM's `OnlineAcceptanceEstimator`, as PR 52228 was merged: no warm-up.
     """
 
-    REFIT_STEPS, WARM_UP = 100, 3
+    REFIT_STEPS = 100
     DAMPING, RIDGE, MOST_LOGIT = 50.0, 1e-3, 40.0
 
     def __init__(self, positions: int) -> None:
-        self.slope = 0.0
-        self.intercept = np.full(positions, 1.5)
+        self.slope = 0.5
+        self.intercept = np.full(positions, -0.2)
         self._steps = 0
         self._clear()
-
-    @property
-    def settled(self) -> bool:
-        """Whether the warm-up is over."""
-        return self._steps >= self.REFIT_STEPS * self.WARM_UP
 
     def estimate(self, confidence: Floats, position: Ints) -> Floats:
         """Return the fitted probabilities."""

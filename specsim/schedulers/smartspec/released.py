@@ -9,7 +9,8 @@ Differences from the paper's scheduler (chains.py), all of them the release's:
 - All decoding requests run; no prefix is chosen, and no feedback ends the reading of prompts.
 - Length 0 switches speculation off. The policy is then asked again when fewer requests run than when it was switched
   off, or once after 100 steps. Only each 20th question is a decision, so a load that never falls stays off for 2,000
-  steps. The length before the first decision is 0.
+  steps. The length before the first decision is 0. The copy in ZhaoxuanWu/Tetris (1eb88980, vllm/spec_decode/dsd.py)
+  tests before it counts: its first question is a decision.
 - A length whose tokens x 1.1 exceed the cache has no goodput.
 Deviations:
 - vLLM's sampler counts every draft token that agrees, also behind a rejected one, which a scheduler here does not see.
