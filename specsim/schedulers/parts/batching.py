@@ -38,7 +38,7 @@ RESERVES = {
     "max_tokens": Reserve(1.0, 1 << 30),
     "estimate": Reserve(0.098, 4096),
 }
-"""What an engine reserves. vLLM: a prompt. TensorRT-LLM's GUARANTEED_NO_EVICT: all that may follow, so that it never
+"""Engines reserve. vLLM: a prompt. TensorRT-LLM's GUARANTEED_NO_EVICT: all that may follow, so that it never
 preempts. SGLang's `PrefillAdder`: of a newcomer 4,096 tokens (CLIP_MAX_NEW_TOKENS_ESTIMATION), of the others the share
 that its `new_token_ratio` reaches after 600 steps (0.7 before, and after a retraction more, which is not modelled)."""
 
