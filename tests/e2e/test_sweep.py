@@ -51,7 +51,7 @@ def test_eight_points_write_eight_folders_and_one_table(tmp_path, capsys, starte
 
 
 def test_a_sweep_with_seeds_prints_a_row_a_point_and_with_each_a_row_a_run(tmp_path, capsys):
-    words = ["scheduler=fcfs,continuous", "seed=0,1", "rps=10,2", *WORDS, f"out={tmp_path}", "--keep", "summary"]
+    words = ["scheduler=fcfs,continuous", "seed=0,1", "rps=10,2", *WORDS, f"out={tmp_path}"]
     points = [[scheduler, rps] for scheduler in ("fcfs", "continuous") for rps in ("10", "2")]
     assert main(["run", "-m", *words]) == 0
     lines = table_of(capsys)
@@ -68,6 +68,9 @@ def test_a_sweep_with_seeds_prints_a_row_a_point_and_with_each_a_row_a_run(tmp_p
             assert float(difference) == pytest.approx(100 * row["difference"], abs=0.5)
         else:
             assert difference == "-"
+    shutil.copytree(next(tmp_path.glob("*fcfs*")), tmp_path / "a copy")
+    assert main(["run", "-m", *words]) == 0
+    assert table_of(capsys)[:8] == lines[:8], "a copy changes no mean"
     assert main(["run", "-m", *words, "--each"]) == 0
     assert len([line for line in table_of(capsys) if line[:1] in (["fcfs"], ["continuous"])]) == 8
 

@@ -196,7 +196,7 @@ def test_an_empty_sweep_shows_that_it_is_and_refuses_all_else_in_one_line(empty,
 @pytest.mark.usefixtures("unrendered")
 def test_a_sweep_of_one_run_is_drawn_and_has_nothing_to_be_paired_with(stored, tmp_path):
     one = load_sweep(stored)[:1]
-    assert set(one.means()["interval_covers"]) == {"no interval: one seed"}
+    assert set(one.means()["interval_covers"]) == {"no interval: fewer than 5 seeds"}
     assert one.plot(tmp_path)
     assert "is the only value in the sweep" in refusal(one.paired, against=one[0].config["choices"]["scheduler"])
     assert refusal(one.curves, x="nope").endswith("the runs do not differ in it")
