@@ -12,7 +12,8 @@ from specsim.files.checked_mapping import expanded
 
 COMPARE_HELP = """\
 A, B: folders of runs, folders of sweeps, or results of `vllm bench serve` (and the like). Differences are B - A. They
-have 95% intervals where the requests are the same: by request between runs, by seed between sweeps.
+have 95% intervals where the requests are the same: by request between runs, by seed between sweeps
+of five seeds or more.
 """
 
 

@@ -74,8 +74,8 @@ def run_sweep(chosen: Sequence[Configured], arguments: argparse.Namespace) -> in
     with _folder(ready[0].settings.out, None) as root:
         planned, runs = run_points(ready, root, until, keep=keep, say=told, **workers)
     stored = write_table(root)
-    # Where the folder holds no other runs, these were read and their table made for it already.
-    told_of = stored if len(stored) == len(runs) else runs
+    # Where the folder holds no other runs, and no copy in the place of one, their table was made for it already.
+    told_of = stored if len(stored) == len(runs) and {*runs.names} <= {*stored.names} else runs
     for line in dict.fromkeys(untold((*told_of.notes, *runs.whole_notes, *stored.whole_notes))):
         say(f"note: {line}")
     say(*sweep_lines(planned, runs, told_of, each=arguments.each), *told_of.seeds_said(), root)
@@ -192,6 +192,8 @@ def _status(words: Sequence[str]) -> None:
 
 
 def _say(root: Path, found: SweepStatus) -> None:
+    from specsim.metrics.tables import percent
+
     of = "" if found.total is None else f" of {found.total}"
     left = "; an older version ran it: its points are not known" if found.total is None else f", {found.left} left"
     say(f"{root}: {found.done}{of} runs done, {found.failed} failed{left}")
@@ -204,7 +206,7 @@ def _say(root: Path, found: SweepStatus) -> None:
         say(f"the last run was stored {found.idle_s:.0f} s ago")
     if found.worst is not None:
         name, attainment = found.worst
-        say(f"worst class {name} {100 * attainment:.1f}%")
+        say(f"worst class {name} {percent(attainment)}")
     for note in found.notes:
         say(one_line(f"note: {note}"))
     for name, error in list(found.errors.items())[:MOST_ERRORS]:

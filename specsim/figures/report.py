@@ -42,6 +42,7 @@ from specsim.metrics.tables import (
     load_of,
     mean_of,
     number,
+    percent,
     sentences,
     stand_ins,
     stand_ins_of,
@@ -158,8 +159,8 @@ def _answer(run: AnyRun) -> list[str]:
     block, made_of = run.metrics["specsim"], run.made_of
     chosen, rps = made_of.chosen, made_of.settings.rps
     rate = f" at {rps:g} requests/s" if rps else ""
-    shares = f"{block['slo_attainment']:.1%} of {block['arrived']:,} requests of {chosen.trace.title}{rate}"
-    worst = f"The worst class is {block['worst_class']}, {block['worst_class_attainment']:.1%}."
+    shares = f"{percent(block['slo_attainment'])} of {block['arrived']:,} requests of {chosen.trace.title}{rate}"
+    worst = f"The worst class is {block['worst_class']}, {percent(block['worst_class_attainment'])}."
     causes = [f"Of {each.removeprefix('why: of ')}." for each in why_said(run)]
     return [f"{chosen.scheduler.title} meets the objectives of {shares} on {chosen.profile.title}.", worst, *causes]
 
@@ -330,7 +331,7 @@ def _sweep_answer(table: DataFrame, axes: SweepAxes, won: Sequence[dict[str, Any
     if not cells:
         whole = table[table[CLASS] == ALL].sort_values(axes.x or ATTAINMENT)
         ends = [
-            f"{row[ATTAINMENT]:.1%}{f' at {told(axes.x, row[axes.x])}' if axes.x else ''}"
+            f"{percent(row[ATTAINMENT])}{f' at {told(axes.x, row[axes.x])}' if axes.x else ''}"
             for row in (whole.iloc[0], whole.iloc[-1])
         ]
         return [f"The runs meet the objectives of {' to '.join(dict.fromkeys(ends))} of the requests."]
@@ -339,21 +340,22 @@ def _sweep_answer(table: DataFrame, axes: SweepAxes, won: Sequence[dict[str, Any
     at = f" at {', '.join(told(key, best[key]) for key in keys)}" if keys else ""
     at += f", {OVERLOADED}" if best["winner_load"] == OVERLOADED else ""
     half = best["half_width"]
-    interval = "" if half != half or table[SEED].nunique() < LEAST_SEEDS else f" \N{PLUS-MINUS SIGN} {100 * half:.1f}"
+    interval = "" if half != half else f" \N{PLUS-MINUS SIGN} {100 * half:.1f}"
     lead = f"{100 * best['lead']:.1f}{interval} points more than {word(best['second'])}"
     ahead = [cell for cell in cells if cell["tied"] <= 1]
     names = [word(cell["winner"]) for cell in ahead]
     if len(cells) == 1 or not names:
-        return [f"{word(best['winner'])} attains most, {best['mean']:.1%}{at}: {lead}."]
+        return [f"{word(best['winner'])} attains most, {percent(best['mean'])}{at}: {lead}."]
     most, decided = max(dict.fromkeys(names), key=names.count), sum(cell["decided"] for cell in cells)
     of = "all" if names.count(most) == len(cells) else f"{names.count(most)} of"
     count = sum(cell["winner_load"] == OVERLOADED for cell in ahead if word(cell["winner"]) == most)
     full = f", {count} of them {OVERLOADED}" if count else ""
     sure = "Each lead is" if decided == len(cells) else f"{decided} of {len(cells)} leads are"
-    seeds = "One seed decides nothing." if half != half else f"{sure} beyond the noise between seeds."
+    few = all(cell["half_width"] != cell["half_width"] for cell in cells)
+    noise = f"Fewer than {LEAST_SEEDS} seeds decide nothing." if few else f"{sure} beyond the noise between seeds."
     return [
         f"{most} attains most at {of} {len(cells)} points of {', '.join(keys)}{full}.",
-        f"{seeds} The largest lead is that of {word(best['winner'])}{at}: {best['mean']:.1%}, {lead}.",
+        f"{noise} The largest lead is that of {word(best['winner'])}{at}: {percent(best['mean'])}, {lead}.",
     ]
 
 
@@ -423,7 +425,7 @@ def _sweep_why(sweep: Sweep, axes: SweepAxes, lines: dict[str, str], filters: li
     table = with_short_names(
         table.assign(**{key: sweep.table[key].iloc[0] for key in (axes.line,) if key not in table})
     )
-    counts = {f"missed.{name}": table["missed"] * table[f"missed.{name}"].astype(float) for name in CAUSES}
+    counts = {f"missed.{name}": table["missed"] * table[f"missed.{name}"] for name in CAUSES}
     settings_by = [axes.line, *([axes.x] if axes.x else []), *axes.rest]
     sums = table.assign(**counts).groupby([*settings_by, CLASS], dropna=False)[["arrived", "missed", *counts]].sum()
     for name in counts:

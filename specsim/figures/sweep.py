@@ -24,7 +24,8 @@ from specsim.figures.style import (
     style,
     table_said,
 )
-from specsim.metrics.seeds import COVERS, LEVEL, ONE_SEED, listed, over_seeds, paired_difference, with_partner
+from specsim.metrics.capacity import LEAST_SEEDS
+from specsim.metrics.seeds import COVERS, FEW_SEEDS, LEVEL, listed, over_seeds, paired_difference, with_partner
 from specsim.metrics.sweep_table import ALL, CLASS, SweepAxes, rows_with, values_of, without_failures, word
 
 if TYPE_CHECKING:
@@ -109,15 +110,16 @@ def is_share(measure: str) -> bool:
 def caption_of(means: Sequence[DataFrame], axes: SweepAxes, against: Any = None) -> list[str]:
     """Return sentences of a caption: what each of the `means` is over, what their intervals cover, what goes along."""
     counts = sorted({count for each in means for count in each["count"] if count})
-    covers = sorted({what for each in means for what in each[COVERS]} - {ONE_SEED})
+    covers = sorted({what for each in means for what in each[COVERS]} - {FEW_SEEDS})
     what = "Means" if against is None else f"Differences from {told(axes.line, against)}, paired by seed: means"
     if not covers:
-        parts = [f"{what} of one seed: no interval."]
+        few = "of one seed: no interval" if counts <= [1] else f"over {counts[-1]} seeds, too few for an interval"
+        parts = [f"{what} {few}."]
     else:
         seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        parts = [
-            f"{what} over {seeds} seeds with {LEVEL:.0%} intervals, which cover {' or '.join(map(listed, covers))}."
-        ]
+        on = f" from {LEAST_SEEDS} seeds on" if counts[0] < LEAST_SEEDS else ""
+        covered = " or ".join(map(listed, covers))
+        parts = [f"{what} over {seeds} seeds with {LEVEL:.0%} intervals{on}, which cover {covered}."]
         if not any("arrivals" in each for each in covers):
             parts.append("Arrivals and lengths are the trace's own under every seed.")
     if against is not None:

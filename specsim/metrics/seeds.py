@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import isclose, isnan, nan
+from math import isclose
 from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError, nearest
@@ -110,15 +110,16 @@ def _beside(found: DataFrame, means: DataFrame, keys: Sequence[str], name: str) 
 
 LEVEL = 0.95
 COVERS = "interval_covers"
-ONE_SEED, NO_VALUE = "no interval: one seed", "no value: a measure of all classes together"
+FEW_SEEDS = f"no interval: fewer than {LEAST_SEEDS} seeds"
+NO_VALUE = "no value: a measure of all classes together"
 MOST_SHOWN = 4
 
 
 def over_seeds(table: DataFrame, measure: str, by: Sequence[str]) -> DataFrame:
     """Return a measure's mean over seeds for each group of `by`, with the half width of its 95% interval.
 
-    Columns: `by`, ``mean``, ``half_width`` (Student's; NaN for one seed), ``count`` (of seeds), ``interval_covers``
-    (what the seed draws anew, or that there is no interval).
+    Columns: `by`, ``mean``, ``half_width`` (Student's; NaN below `LEAST_SEEDS`, which may agree by chance), ``count``
+    (of seeds), ``interval_covers`` (what the seed draws anew, or that there is no interval).
 
     Parameters
     ----------
@@ -139,7 +140,7 @@ def over_seeds(table: DataFrame, measure: str, by: Sequence[str]) -> DataFrame:
     found = groups[measure].agg(["mean", "sem", "count"])
     found["half_width"] = _half_width(found["sem"], found["count"])
     found[COVERS] = groups[VARIES].first() if VARIES in table else "what the seed draws anew"
-    found.loc[found["count"] < 2, COVERS] = ONE_SEED
+    found.loc[found["count"] < LEAST_SEEDS, COVERS] = FEW_SEEDS
     found.loc[found["count"] < 1, COVERS] = NO_VALUE
     whole: DataFrame = found.reset_index()
     return whole[[*keys, "mean", "half_width", "count", COVERS]]
@@ -196,10 +197,11 @@ def covers_said(table: DataFrame) -> tuple[str, ...]:
     if seeds < 2:
         return ()
     covered = " or ".join(map(listed, sorted(set(table[VARIES]))))
+    few = f" (from {LEAST_SEEDS} on)" if seeds < LEAST_SEEDS else ""
     fixed = "" if "arrivals" in covered else "; arrivals and lengths are the trace's own under each"
     if fixed and ("concurrency" not in table or table["concurrency"].isna().all()):
         fixed += " (trace.resample=SECONDS draws them anew)"
-    return (f"{seeds} seeds: an interval over them covers {covered}{fixed}",)
+    return (f"{seeds} seeds: an interval over them{few} covers {covered}{fixed}",)
 
 
 def listed(words: str) -> str:
@@ -242,10 +244,10 @@ def _check_some(table: DataFrame) -> None:
 
 
 def _half_width(sem: Any, count: Any) -> Any:
-    """Return half of Student's interval at `LEVEL`; NaN for one seed."""
+    """Return half of Student's interval at `LEVEL`; NaN for fewer than `LEAST_SEEDS`, which decide nothing."""
     from scipy.special import stdtrit
 
-    return stdtrit(count - 1, (1 + LEVEL) / 2) * sem
+    return (stdtrit(count - 1, (1 + LEVEL) / 2) * sem).where(count >= LEAST_SEEDS)
 
 
 def _check_rows(table: DataFrame, measures: Sequence[str], by: Sequence[str]) -> None:
@@ -354,11 +356,11 @@ def winners(
     """Return the value of `of` with the best mean of a measure for each combination of `by`, a row each.
 
     Columns: `by`; ``winner``, its ``mean`` over seeds; ``second``, the next best; ``lead``, by how much the winner's
-    mean is better; ``half_width`` of the lead's 95% interval, paired by seed, NaN for one seed; ``decided``, whether
+    mean is better; ``half_width`` of the lead's 95% interval, paired by seed, as of `over_seeds`; ``decided``, whether
     the lead exceeds it; ``tied``, how many have the best mean; ``winner_load`` and ``second_load``: ``kept up``, ``too
-    short`` or ``overloaded``, of several seeds the last of these. With one seed nothing is decided. Of equal means the
-    first by name is the winner. A lead is decided for runs of this length: longer runs may differ if one is too short
-    or overloaded.
+    short`` or ``overloaded``, of several seeds the last of these. Without an interval nothing is decided. Of equal
+    means the first by name is the winner. A lead is decided for runs of this length: longer runs may differ if one is
+    too short or overloaded.
 
     Parameters
     ----------
@@ -393,12 +395,10 @@ def winners(
         first, (winner, second) = means.iloc[0], with_none(means, [of])[of].iloc[:2]
         pair = concat([rows_with(cell, of, each) for each in (winner, second)])
         paired = paired_difference(pair, measure, second, of=of).iloc[0]
-        reach = float(paired["half_width"]) if paired["count"] > 1 else nan
-        lead = float(paired["mean"]) * (-1 if less else 1)
-        decided = not isnan(reach) and lead > reach
+        reach, lead = float(paired["half_width"]), float(paired["mean"]) * (-1 if less else 1)
         told = {"winner": winner, "mean": float(first["mean"]), "second": second}
         tied = sum(isclose(each, first["mean"], rel_tol=EQUAL) for each in means["mean"])
         load = {name: worst(verdicts(rows_with(cell, of, told[name]))) for name in ("winner", "second")}
-        told |= {"lead": lead, "half_width": reach, "decided": decided, "tied": tied}
+        told |= {"lead": lead, "half_width": reach, "decided": lead > reach, "tied": tied}
         rows.append({**here, **told, **{f"{name}_load": each for name, each in load.items()}})
     return DataFrame(rows)

@@ -239,9 +239,7 @@ def sweep_table(runs: Iterable[SweptRun]) -> DataFrame:
     if not any(columns[ERROR]):
         del columns[ERROR]
     table = DataFrame(columns).join(measures[order])
-    measured_in = without_failures(table)
-    fixed = _fixed(table if measured_in.empty else measured_in, keys)
-    return table.drop(columns={*fixed, *_repeated(table, keys)})
+    return table.drop(columns={*_fixed(table, keys), *_repeated(table, keys)})
 
 
 def without_failures(table: DataFrame) -> DataFrame:
@@ -343,13 +341,15 @@ def differing(table: DataFrame) -> list[str]:
 
 def _fixed(table: DataFrame, keys: Sequence[str]) -> list[str]:
     """Return the keys that the choice of their group or cost model fixes, and the checksums that other settings fix."""
-    fixed = []
+    fixed, measured_in = [], without_failures(table)
     for key in keys:
         head = key.partition(".")[0]
         if head == key or head not in table:
             continue
         own = [each for each in keys if each.partition(".")[0] == head and READ not in each] if READ in key else [head]
-        if table.groupby(own, dropna=False)[key].nunique(dropna=False).max() == 1:
+        # A failed run has no checksums of what it read.
+        told_in = measured_in if READ in key else table
+        if told_in.groupby(own, dropna=False)[key].nunique(dropna=False).max() == 1:
             fixed.append(key)
     return fixed
 

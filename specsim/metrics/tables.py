@@ -48,7 +48,8 @@ def run_title(made_of: Configured) -> str:
 def run_line(made_of: Configured, metrics: Mapping[str, Any], folder: Path | None, notes: Collection[str] = ()) -> str:
     """Return what a run looks like in Python."""
     block = metrics["specsim"]
-    attained = [f"{block['arrived']:,} requests", f"{block['slo_attainment']:.1%} attained", _mark(block["load"])]
+    share = percent(block["slo_attainment"])
+    attained = [f"{block['arrived']:,} requests", f"{share} attained", _mark(block["load"])]
     where = "in memory" if folder is None else f"in {folder}"
     return printable(f"<{run_title(made_of)}; {', '.join(filter(None, attained))}{counted(notes)}; {where}>")
 
@@ -161,7 +162,7 @@ def _verdict_lines(block: Mapping[str, Any]) -> list[str]:
         lines.append("OVERLOADED: more arrives than is served, and the figures depend on how long the run is")
     if would_say := _flattery(block):
         lines.append(f"* TPOT alone would say {would_say}: it leaves out the waits before the first decoding pass")
-    worst = f"worst class {block['worst_class']} {number(block['worst_class_attainment'], 100, 1)}%"
+    worst = f"worst class {block['worst_class']} {percent(block['worst_class_attainment'])}"
     lines.append(f"{worst}; {_missed_words(block)}; {_span(block['load'])}")
     goodput = number(block["slo_goodput_in_arrivals_tokens_per_s"], 1, 1)
     lines.append(f"goodput up to the last arrival {goodput} tok/s{_per_gpu(block)}")
@@ -189,9 +190,9 @@ def _span(load: Mapping[str, Any]) -> str:
 def _flattery(block: Mapping[str, Any]) -> str:
     """Return what TPOT alone would say where the table has a star: of the run, or else of the classes."""
     if flattered(block):
-        return f"{number(block['tpot_attainment'], 100, 1)}%"
+        return percent(block["tpot_attainment"])
     starred = [(name, part) for name, part in block["classes"].items() if flattered(part)]
-    return ", ".join(f"{name} {number(part['tpot_attainment'], 100, 1)}%" for name, part in starred)
+    return ", ".join(f"{name} {percent(part['tpot_attainment'])}" for name, part in starred)
 
 
 def _missed_words(block: Mapping[str, Any]) -> str:
@@ -205,9 +206,7 @@ def _missed_words(block: Mapping[str, Any]) -> str:
 def _run_lines(metrics: Mapping[str, Any]) -> list[str]:
     block = metrics["specsim"]
     names = {} if block["mean_draft_tokens_per_verification"] else {"verify": "decode"}
-    shares = ", ".join(
-        f"{names.get(part, part)} {number(share, 100, 1)}%" for part, share in block["time_shares"].items()
-    )
+    shares = ", ".join(f"{names.get(part, part)} {percent(share)}" for part, share in block["time_shares"].items())
     rejected = sum(block["rejected"].values())
     reasons = "; ".join(f"{reason}: {count}" for reason, count in block["rejected"].items())
     counts = f"{block['completed']} completed + {rejected} rejected = {block['arrived']} arrived"
@@ -215,7 +214,7 @@ def _run_lines(metrics: Mapping[str, Any]) -> list[str]:
     lines = [
         f"tokens per verification {number(block['mean_tokens_per_verification'], 1, 2)}, "
         f"{block['iterations']} iterations, {block['preemptions']} preemptions"
-        + ("" if hits is None else f", {number(hits, 100, 1)}% of prompt tokens cached"),
+        + ("" if hits is None else f", {percent(hits)} of prompt tokens cached"),
         f"time: {shares}",
         f"{counts}; {per_s} completed a second",
     ]
@@ -228,7 +227,18 @@ def _run_lines(metrics: Mapping[str, Any]) -> list[str]:
 
 def number(value: float | None, scale: float, decimals: int) -> str:
     """Return a number of a cell; None and NaN are absent."""
-    return ABSENT if value is None or value != value else f"{value * scale:.{decimals}f}"
+    return ABSENT if value is None or value != value else f"{value * scale:.{places(value, scale, decimals)}f}"
+
+
+def percent(share: float) -> str:
+    """Return a share in %."""
+    return f"{number(share, 100, 1)}%"
+
+
+def places(value: float, scale: float, decimals: int) -> int:
+    """Return how many decimals a number has: more where a share below 100% would read 100."""
+    several = range(decimals, MOST_DECIMALS + 1) if scale == 100 and value < 1 else ()
+    return next((each for each in several if float(f"{value * scale:.{each}f}") < 100), decimals)
 
 
 def in_digits(value: float, sign: str = "") -> str:
@@ -315,7 +325,7 @@ SPAN, SERVED = ("span", "", "x"), ("served", "", "req/s")
 FURTHER: tuple[Head, ...] = (("mostly", "missed", ""), ("load", "", ""))
 MEANS = (ATTAINED, DIFFERENCE, "worst_class_attainment", "slo_goodput_tokens_per_s", "p99_ttft_s")
 """Columns of `point_means`, in the order of its table."""
-DIGITS = 3
+DIGITS, MOST_DECIMALS = 3, 4
 """Of a mean."""
 LONGEST_NAME = 12
 """Characters of a scheduler in the head of a column."""
@@ -398,18 +408,18 @@ def _of_run(metrics: Mapping[str, Any] | None, closed: bool) -> list[str]:
 
 
 def mean_of(row: Mapping[Any, Any], name: str) -> str:
-    """Return a mean with half the width of its interval, without it where there are fewer than `LEAST_SEEDS`."""
+    """Return a mean with half the width of its interval, if it has one."""
     _, scale, decimals = FIGURES[ATTAINED if name == DIFFERENCE else name]
     mean, half = row[name], row[f"{name}_{HALF}"]
     if mean != mean:
         return ABSENT
-    decimals = min(decimals, max(0, DIGITS - len(f"{abs(mean * scale):.0f}")))
+    decimals = places(mean, scale, min(decimals, max(0, DIGITS - len(str(int(abs(mean * scale)))))))
     # An interval of 0 says that no seed differed.
     decimals = next((each for each in range(decimals, decimals + 3) if float(f"{half * scale:.{each}f}")), decimals)
     sign = "+" if name == DIFFERENCE else ""
     star = "*" if name == ATTAINED and flattered(row) else ""
     told = f"{star}{mean * scale:{sign}.{decimals}f}"
-    return told if half != half or row[SEEDS] < LEAST_SEEDS else f"{told} \u00b1 {half * scale:.{decimals}f}"
+    return told if half != half else f"{told} \u00b1 {half * scale:.{decimals}f}"
 
 
 def load_of(row: Mapping[Any, Any]) -> str:

@@ -106,7 +106,9 @@ def why(run: AnyRun) -> DataFrame:
     requests, block = with_causes(run), run.metrics["specsim"]
     parts = {**{name: part for name, part in requests.groupby("slo_class")}, "all": requests}
     times = {f"time.{name}": share for name, share in block["time_shares"].items()}
-    return DataFrame([{"slo_class": name, **_of(part), **times} for name, part in parts.items()])
+    table = DataFrame([{"slo_class": name, **_of(part), **times} for name, part in parts.items()])
+    # Without a miss or a verification all values of a column are None.
+    return table.astype({name: float for name in table.columns[3:]})
 
 
 def _of(part: DataFrame) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from specsim.errors import SpecsimError, printable, represented, say
 from specsim.files.staging import is_alive
 from specsim.kernels.compile_cache import distrust
+from specsim.metrics.tables import percent
 from specsim.workload.published import DATA_VARIABLE
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Worst(NamedTuple):
 
     def __str__(self) -> str:
         """Return the class and its attainment."""
-        return f"{printable(self.slo_class)} {100 * self.attainment:.1f}%"
+        return f"{printable(self.slo_class)} {percent(self.attainment)}"
 
 
 def worst_of(metrics: Mapping[str, Any]) -> Worst:

@@ -15,7 +15,7 @@ from specsim.files.staging import in_one_step, remove
 from specsim.files.yaml_file import yaml_text
 from specsim.metrics.capacity import LEAST_SEEDS, mean_interval
 from specsim.metrics.requests import NOTED
-from specsim.metrics.tables import WIDTH, aligned, header, in_digits
+from specsim.metrics.tables import WIDTH, aligned, header, in_digits, number, places
 from specsim.search.found import ALL, FOOTNOTES, FULL, TOO_SHORT, WORST, Found, judged
 
 if TYPE_CHECKING:
@@ -379,7 +379,7 @@ def _configurations(tuned: Tuned) -> Iterator[str]:
     rows = [["", "tuned on", "judged on", "lead", *classes]]
     for place, each in enumerate(tuned.candidates):
         lead = _of(tuned, *tuned.lead(place), sign="+") if place else ""
-        attained = [f"{100 * float(given[place].classes[name].mean()):.1f}" for name in classes]
+        attained = [number(given[place].classes[name].mean(), 100, 1) for name in classes]
         rows.append([each.label, _of(tuned, each.tuned, nan), _of(tuned, *tuned.measured(place)), lead, *attained])
     settings = ["settings", *(each.name.partition(" ")[2].strip("()") for each in tuned.candidates)]
     yield from _titled(f"{tuned.whose}{', %' if tuned.is_share else ''}; classes, %", rows, settings)
@@ -410,7 +410,7 @@ def _of(tuned: Tuned, mean: float, half_width: float, *, sign: str = "", unit: b
         shown = f"{mean:{sign},.1f}"
         half, said = f"{half_width:,.1f}", f" {TOKENS_PER_S}"
     else:
-        shown, half = f"{100 * mean:{sign}.1f}", f"{100 * half_width:.1f}"
+        shown, half = f"{100 * mean:{sign}.{places(mean, 100, 1)}f}", f"{100 * half_width:.1f}"
         said = (
             f"%, the mean of {tuned.of}" if tuned.of.startswith(NOTED) else f"% of {tuned.whose} meet their objectives"
         )

@@ -13,6 +13,7 @@ from pandas import DataFrame
 from specsim.calibration.benchmarks import BENCH, RATE, TOTALS, drafted, results, speculation_of
 from specsim.core.request import Floats
 from specsim.errors import SpecsimError
+from specsim.metrics.capacity import LEAST_SEEDS
 from specsim.metrics.seeds import HALF, over_seeds, paired_difference, with_partner
 from specsim.metrics.statistics import BATCHES, mean_half_width
 from specsim.metrics.sweep_table import ALL, CLASS, SEED, SweptRun, differing, sweep_table, values_of
@@ -307,7 +308,8 @@ def compare_runs(one: Sequence[SweptRun], other: Sequence[SweptRun]) -> Compared
     if pairs.empty:
         raise SpecsimError(f"no point is in both sweeps with one seed; expected the same {', '.join([*keys, SEED])}")
     left = len(table) - len(pairs)
-    said = f"differences are paired by seed, with 95% intervals{f'; {left} runs have no partner' if left else ''}"
+    intervals = f"with 95% intervals from {LEAST_SEEDS} seeds on"
+    said = f"differences are paired by seed, {intervals}{f'; {left} runs have no partner' if left else ''}"
     return Compared(settings, keys, list(_paired_rows(pairs, keys)), said, stand_ins_of(pairs))
 
 

@@ -103,7 +103,7 @@ class Failure:
     ----------
     config : the resolved configuration. label : the settings that differ in its sweep. error : one line.
     name : as its folder would be called; empty where nothing is stored.
-    traceback : Python's traceback; empty if the failure was read from a folder.
+    traceback : Python's traceback.
     """
 
     config: Mapping[str, Any] = field(repr=False)
@@ -238,7 +238,8 @@ def _read(files: Iterable[Path]) -> KeptRows:
 def _add(rows: dict[str, Row], content: Mapping[str, Any]) -> None:
     key, name = content["key"], content["name"]
     if "error" in content:
-        rows[key] = Failure(json.loads(content["config"]), json.loads(content["label"]), content["error"], name)
+        config, label = json.loads(content["config"]), json.loads(content["label"])
+        rows[key] = Failure(config, label, content["error"], name, content.get("traceback", ""))
     else:
         rows[key] = Summary(key, name, *(content[each] for each in ("config", "metrics", "provenance")))
 
@@ -249,4 +250,5 @@ def _line(row: Row) -> bytes:
         content = {"config": row.config_json, "metrics": row.metrics_json, "provenance": row.provenance_json}
     else:
         content = {"config": compact(row.config), "label": compact(dict(row.label)), "error": row.error}
+        content["traceback"] = row.traceback
     return f"{compact({'key': row.key, 'name': row.name, **content})}\n".encode()

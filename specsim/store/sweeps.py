@@ -169,7 +169,7 @@ class Sweep(WithReport, Sequence[AnyRun]):
 
     def _repr_html_(self) -> str:
         along = axes_of(self._table).along if len(self) else ()
-        return sweep_html(self, [key for key in self.axes if key not in (SEED, *along)])
+        return sweep_html(self, [key for key in differing(self._whole) if key not in along])
 
     @cached_property
     def _scanned(self) -> Scan:

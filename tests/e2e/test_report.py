@@ -111,7 +111,9 @@ def test_the_answer_of_a_sweep_says_which_points_are_overloaded_and_takes_its_le
     _, less = report._sweep_answer(table, axes, [{**won[0], "decided": False}, *won[1:]])
     assert less.startswith("2 of 3 leads are beyond the noise between seeds. ")
     assert lead.endswith("The largest lead is that of a at rps = 4: 40.0%, 10.0 \u00b1 3.0 points more than b.")
-    (alone,) = report._sweep_answer(table[:2], axes, won[2:])
+    few = [{**each, "half_width": float("nan"), "decided": False} for each in won]
+    assert report._sweep_answer(table, axes, few)[1].startswith("Fewer than 5 seeds decide nothing. The largest")
+    (alone,) = report._sweep_answer(table, axes, few[2:])
     assert alone == "a attains most, 40.0% at rps = 12, overloaded: 30.0 points more than b."
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from specsim import Sweep, sweep
 from specsim.metrics import seeds
-from specsim.metrics.tables import means_table
+from specsim.metrics.tables import mean_of, means_table, number
 from tests.made import refusal
 
 MEASURE = "slo_attainment"
@@ -18,7 +18,7 @@ MEASURE = "slo_attainment"
 
 def table(classes=("all",), **axes):
     """A sweep's table over axes, its rows as a sweep makes them; measures are random, every run keeps up."""
-    given = {"scheduler": ["adaserve", "fcfs"], "rps": [2, 4], "seed": [0, 1, 2]} | axes
+    given = {"scheduler": ["adaserve", "fcfs"], "rps": [2, 4], "seed": range(5)} | axes
     frame = pd.DataFrame(list(itertools.product(*given.values(), classes)), columns=[*given, "slo_class"])
     rest = [key for key in given if key != "seed"]
     frame.insert(0, "run", [f"run {place // len(classes)}" for place in range(len(frame))])
@@ -30,14 +30,13 @@ def table(classes=("all",), **axes):
     return frame.assign(**{"load.overloaded": False, "load.saturated": False, "load.too_short": False})
 
 
-def test_one_seed_has_no_interval_and_says_so():
+def test_fewer_than_five_seeds_have_no_interval_and_say_so():
     given = table()
-    found = seeds.over_seeds(given[(given["seed"] == 0) | (given["rps"] == 2)], MEASURE, ["scheduler", "rps"])
+    found = seeds.over_seeds(given[(given["seed"] < 4) | (given["rps"] == 2)], MEASURE, ["scheduler", "rps"])
     assert list(found.columns) == ["scheduler", "rps", "mean", "half_width", "count", seeds.COVERS]
     one, several = found[found["rps"] == 4], found[found["rps"] == 2]
     assert (set(one["half_width"].isna()), set(several["half_width"].isna())) == ({True}, {False})
-    assert (set(one[seeds.COVERS]), set(several[seeds.COVERS])) == ({seeds.ONE_SEED}, {"classes, acceptance"})
-    assert (set(one["count"]), set(several["count"])) == ({1}, {3})
+    assert (set(one[seeds.COVERS]), set(several[seeds.COVERS])) == ({seeds.FEW_SEEDS}, {"classes, acceptance"})
 
 
 def beside(key, own, common):
@@ -49,7 +48,7 @@ def beside(key, own, common):
 
 pooled = partial(seeds.over_seeds, measure=MEASURE, by=["scheduler", "rps"])
 paired = partial(seeds.paired_difference, measure=MEASURE, against="fcfs", by=["rps"])
-TWICE = pd.concat([table(), table().iloc[[4]]])
+TWICE = pd.concat([table(), table().iloc[[6]]])
 
 
 @pytest.mark.parametrize(
@@ -74,15 +73,15 @@ def test_what_differs_in_more_than_the_seed_is_never_pooled_or_paired(frame, cal
 def test_named_keys_and_a_scheduler_s_own_acceptance_are_no_hindrance_and_it_is_told_what_seeds_cover():
     assert len(seeds.over_seeds(table(slo_scale=[0.8, 1.2]), MEASURE, ["scheduler", "rps", "slo_scale"])) == 8
     found = paired(beside("acceptance", "own", "common"))
-    assert len(found) == 2
-    assert set(found[seeds.COVERS]) == {"classes, acceptance"}
-    said, own = "3 seeds: an interval over them covers", "arrivals and lengths are the trace's own under each"
+    assert [*found[seeds.COVERS]] == ["classes, acceptance"] * 2
+    said, own = "5 seeds: an interval over them covers", "arrivals and lengths are the trace's own under each"
     assert seeds.covers_said(table(concurrency=[4])) == (f"{said} classes and acceptance; {own}",)
     hint = "(trace.resample=SECONDS draws them anew)"
     assert seeds.covers_said(table()) == (f"{said} classes and acceptance; {own} {hint}",)
     resampled = table().assign(varies_with_seed="arrivals, lengths, acceptance")
     assert seeds.covers_said(resampled) == (f"{said} arrivals, lengths and acceptance",)
     assert seeds.covers_said(table(seed=[7])) == ()
+    assert seeds.covers_said(table(seed=[0, 1]))[0].startswith("2 seeds: an interval over them (from 5 on) covers")
 
 
 POINTS = {"scheduler": ["vllm", "adaserve"], "rps": [10, 2]}
@@ -98,15 +97,18 @@ def half_width(of):
 
 def test_a_point_is_one_row_in_the_order_of_the_sweep_with_the_mean_and_interval_of_each_measure():
     given = table(**POINTS)
-    given.loc[[1, 6, 7, 8], "load.overloaded"] = True
+    given.loc[[1, *range(10, 15)], "load.overloaded"] = True
     found = seeds.point_means(given)
     points = [["vllm", 10], ["vllm", 2], ["adaserve", 10], ["adaserve", 2]]
     assert found[["scheduler", "rps"]].to_numpy().tolist() == points
-    assert found[["seeds", "load_seeds"]].to_numpy().tolist() == [[3, 1], [3, 3], [3, 3], [3, 3]]
+    assert found[["seeds", "load_seeds"]].to_numpy().tolist() == [[5, 1], [5, 5], [5, 5], [5, 5]]
     lines = means_table(found, [{"rps": rps} for _, rps in points], [], "").splitlines()
-    near = found.assign(seeds=5, slo_attainment=0.996, slo_attainment_half_width=0.0046)
-    assert "99.6 \u00b1 0.5" in means_table(near, [{}] * 4, [], "")
-    assert [line.count("OVERLOADED") + line.count("  1 of 3 OVERLOADED") for line in lines[4:8]] == [2, 0, 1, 0]
+    near = [(0.9953, 0.0074), (0.9975, 0.0057), (0.9983, np.nan), (0.9997, 0.0021)]
+    rows = [{MEASURE: mean, f"{MEASURE}_half_width": half, "tpot_attainment": mean} for mean, half in near]
+    shown = [mean_of(row, MEASURE).replace(" \u00b1 ", "~") for row in rows]
+    assert shown == ["99.5~0.7", "99.8~0.6", "99.8", "99.97~0.21"]
+    assert [number(share, 100, 1) for share in (0.99951, 1.0, 1 - 1e-9)] == ["99.95", "100.0", "100.0"]
+    assert [line.count("OVERLOADED") + line.count("  1 of 5 OVERLOADED") for line in lines[4:8]] == [2, 0, 1, 0]
     for row in found.to_dict("records"):
         for name in seeds.MEASURES:
             of = values(given, row["scheduler"], row["rps"], name)
@@ -128,7 +130,7 @@ def test_a_seed_without_a_partner_is_no_part_of_the_difference_and_a_point_witho
     given = table(**POINTS)
     lost = (given["scheduler"] == "vllm") & ((given["rps"] == 2) | (given["seed"] == 1))
     found = seeds.point_means(given[~lost]).set_index(["scheduler", "rps"])
-    apart = (values(given, "adaserve", 10) - values(given, "vllm", 10))[[0, 2]]
+    apart = (values(given, "adaserve", 10) - values(given, "vllm", 10))[[0, 2, 3, 4]]
     assert found["difference"]["adaserve", 10] == pytest.approx(apart.mean())
     assert np.isnan(found["difference"]["adaserve", 2])
     assert found["slo_attainment"]["adaserve", 2] == pytest.approx(values(given, "adaserve", 2).mean())
@@ -138,10 +140,10 @@ def test_a_seed_without_a_partner_is_no_part_of_the_difference_and_a_point_witho
 
 def test_runs_that_failed_are_counted_and_are_in_no_mean():
     given = table(**POINTS)
-    given.loc[[0, *range(3, 6)], ["point", "varies_with_seed", *seeds.MEASURES]] = None
-    given["error"] = ["out of memory" if place in (0, 3, 4, 5) else None for place in range(len(given))]
+    given.loc[[0, *range(5, 10)], ["point", "varies_with_seed", *seeds.MEASURES]] = None
+    given["error"] = ["out of memory" if place in (0, *range(5, 10)) else None for place in range(len(given))]
     found = seeds.point_means(given)
-    assert found[["seeds", "failed"]].to_numpy().tolist() == [[2, 1], [0, 3], [3, 0], [3, 0]]
+    assert found[["seeds", "failed"]].to_numpy().tolist() == [[4, 1], [0, 5], [5, 0], [5, 0]]
     assert found["slo_attainment"][0] == pytest.approx(values(given, "vllm", 10)[1:].astype(float).mean())
     assert found["slo_attainment"].isna().tolist() == [False, True, False, False]
     assert found["load"].fillna("none").tolist() == ["kept up", "none", "kept up", "kept up"]
@@ -160,18 +162,20 @@ def attained(values):
     )
 
 
-CLEAR = {("a", 1): (0.9, 0.8, 0.85), ("b", 1): (0.5, 0.4, 0.46), ("c", 1): (0.1, 0.1, 0.1)}
-CLOSE = {("a", 2): (0.5, 0.6, 0.7), ("b", 2): (0.7, 0.6, 0.6), ("c", 2): (0.1, 0.1, 0.1)}
+CLEAR = {("a", 1): (0.9, 0.8, 0.85, 0.9, 0.8), ("b", 1): (0.5, 0.4, 0.46, 0.5, 0.4), ("c", 1): (0.1,) * 5}
+CLOSE = {("a", 2): (0.5, 0.6, 0.7, 0.5, 0.6), ("b", 2): (0.7, 0.6, 0.6, 0.5, 0.7), ("c", 2): (0.1,) * 5}
 
 
 def test_the_winner_its_lead_what_the_seeds_decide_and_how_many_tie():
     found = seeds.winners(attained(CLEAR | CLOSE), "share", ["rps"])
     names = found[["rps", "winner", "second", "decided"]].to_numpy().tolist()
     assert names == [[1, "a", "b", True], [2, "b", "a", False]]
-    assert found["mean"].tolist() == pytest.approx([0.85, 1.9 / 3])
-    differences = np.array([[0.4, 0.4, 0.39], [0.2, 0.0, -0.1]])
+    assert found["mean"].tolist() == pytest.approx([0.85, 3.1 / 5])
+    differences = np.array([[0.4, 0.4, 0.39, 0.4, 0.4], [0.2, 0.0, -0.1, 0.0, 0.1]])
     assert found["lead"].tolist() == pytest.approx(differences.mean(axis=1).tolist())
     assert found["half_width"].tolist() == pytest.approx([half_width(each) for each in differences])
+    four = seeds.winners(attained({key: shares[:4] for key, shares in CLEAR.items()}), "share", ["rps"])
+    assert four[["winner", "decided"]].to_numpy().tolist() == [["a", False]], "so few may agree by chance"
     tied = {("b", 1): (0.5, 0.5), ("a", 1): (0.5, 0.5), ("c", 1): (0.2, 0.2)}
     more = {("d", 1): (0.1 + 0.2, 0.7), ("a", 2): (0.9, 0.8), ("b", 2): (0.1, 0.2)}
     assert seeds.winners(attained(tied | more), "share", ["rps"])["tied"].tolist() == [3, 1]
@@ -194,7 +198,7 @@ def test_the_load_of_winner_and_second_stands_beside_them():
 def test_a_point_with_one_scheduler_is_refused():
     alone = {key: values for key, values in (CLEAR | CLOSE).items() if key in (("a", 1), ("a", 2), ("b", 2))}
     several = attained(alone)
-    several.insert(0, "replicas", [1, 2, 2] * 3)
+    several.insert(0, "replicas", [1, 2, 2] * 5)
     said = "one scheduler; expected two or more to compare, or of='replicas'"
     assert said in refusal(seeds.winners, several, "share", ["rps"])
     assert "by=rpm: the runs do not differ in it" in refusal(seeds.winners, attained(CLEAR), "share", ["rpm"])
@@ -238,6 +242,6 @@ def test_less_of_a_measure_in_seconds_wins():
     seconds = attained(CLEAR).rename(columns={"share": "mean_e2el_s"})
     found = seeds.winners(seconds, "mean_e2el_s", ["rps"]).iloc[0]
     assert (found["winner"], found["second"], found["decided"]) == ("c", "b", True)
-    assert found["lead"] == pytest.approx((0.4 + 0.3 + 0.36) / 3)
+    assert found["lead"] == pytest.approx((0.4 + 0.3 + 0.36 + 0.4 + 0.3) / 5)
     assert seeds.winners(seconds, "mean_e2el_s", ["rps"], better="more")["winner"].tolist() == ["a"]
     assert "better='most': expected more, less or None" in refusal(seeds.winners, seconds, "s", ["rps"], better="most")

@@ -89,12 +89,12 @@ def test_differences_are_paired_by_seed():
     assert list(vtc[1]) == pytest.approx(list(100 * pairs["mean"]))
     assert figure.axes[0].get_ylabel() == "SLO attainment (points)\nminus fcfs"
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["adaserve", "vtc"]
-    assert "paired by seed: means over 3 seeds with 95% intervals, which cover classes" in caption(figure)
+    assert "paired by seed: means over 5 seeds with 95% intervals, which cover classes" in caption(figure)
     assert len(adaserve[0]) == 3
     assert "A point has the stronger mark of its two runs. Markers of one rps stand side by side." in caption(figure)
 
 
-COVER = "over 3 seeds with 95% intervals, which cover"
+COVER = "over 5 seeds with 95% intervals, which cover"
 
 
 @pytest.mark.parametrize(
@@ -103,6 +103,7 @@ COVER = "over 3 seeds with 95% intervals, which cover"
         ({}, f"{COVER} classes and acceptance. Arrivals and lengths are the trace's own under every seed."),
         ({"covers": "arrivals, lengths, classes, acceptance"}, f"{COVER} arrivals, lengths, classes and acceptance."),
         ({"seed": [0]}, "one seed: no interval"),
+        ({"seed": [0, 1]}, "Means over 2 seeds, too few for an interval."),
     ],
 )
 def test_a_figure_says_what_its_intervals_cover(given, said):
@@ -129,7 +130,7 @@ def test_a_point_that_is_too_short_to_judge_is_neither_full_nor_hollow():
     for axes in figure.axes:
         assert marked(axes) == {"hollow": [[8], [8]], "half": [[2, 4], [2, 4]]}
     assert "Half-filled \u25d0: a run is too short to judge" in caption(figure)
-    assert "18 of 18 runs are too short" in caption(figure)
+    assert "30 of 30 runs are too short" in caption(figure)
 
 
 def of_all(**axes):
@@ -210,7 +211,7 @@ def test_nothing_overlaps_and_all_stands_on_the_page(layout, count):
 
 @pytest.fixture(scope="module")
 def runs():
-    axes = {"scheduler": ["fcfs", "continuous"], "rps": [2, 8, 20], "seed": range(2)}
+    axes = {"scheduler": ["fcfs", "continuous"], "rps": [2, 8, 20], "seed": range(5)}
     return sweep(axes, trace="poisson", requests=20)
 
 

@@ -54,6 +54,8 @@ def test_a_request_alone_takes_what_the_quickest_profile_says():
 def test_shares_of_the_misses_sum_to_one_and_a_sweep_has_its_runs_side_by_side(tmp_path):
     runs = sweep({"scheduler": ["vllm", "vllm_spec"], "requests": [80, 150]}, trace="poisson", rps=30, out=tmp_path)
     table = runs.why()
+    idle = sweep({"rps": [0.1]}, scheduler="vllm", trace="poisson", requests=5).why()
+    assert len(idle.columns) == len(idle.select_dtypes("number").columns) + 2, "all but run and class"
     assert list(table.columns[:5]) == ["run", "scheduler", "requests", "slo_class", "arrived"]
     shares = table[[f"missed.{name}" for name in CAUSES]][table["missed"] > 0]
     assert shares.sum(axis=1).to_numpy() == pytest.approx(1.0)
