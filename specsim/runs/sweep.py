@@ -340,15 +340,18 @@ def run_points(
 
 
 def _run(new: Sequence[PlannedRun], planned: Sequence[PlannedRun], root: Path | None, **how: Any) -> Sweep:
-    """Execute the new ones among the planned runs; an interrupt says how many of all are kept."""
+    """Execute the new ones among the planned runs; an interrupt or a full disk says how many of all are kept."""
     keys = {each.key for each in new}
     try:
         return run_all(new, root, beside=[each.key for each in planned if each.key not in keys], **how)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Unwritable) as stop:
         if root is None:
             raise
-        kept = f"{len(standing(planned, root))} of {len(planned)} runs are kept"
-        raise KeyboardInterrupt(f"{kept}; the same command with out={root} goes on") from None
+        kept = len(standing(planned, root))
+        on = kept < len(planned)
+        further = f"the same command with out={root} goes on" if on else f"specsim plot {root} --out DIR draws them"
+        said = f"{kept} of {len(planned)} runs are kept; {further}"
+        raise type(stop)(f"{stop}; {said}" if str(stop) else said) from None
 
 
 class _Seeds:

@@ -3,11 +3,14 @@
 import os
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 
 from specsim.files.kept import write_whole
+from specsim.files.staging import Unwritable
 from specsim.kernels import compile_cache
+from specsim.kernels.compiling import compiling as into_folder
 
 COMPILE = "from specsim.kernels import compiled_loops; compiled_loops()"
 CRASH = f"{COMPILE}; import os; os.kill(os.getpid(), 11)"
@@ -93,6 +96,15 @@ def test_where_nothing_can_be_written_it_is_compiled_anew(tmp_path):
     told = compiling(tmp_path / "file", NUMBA_CACHE_DIR=str(tmp_path / "file" / "below"))
     assert "compiling its kernels, for this process alone" in told
     assert (tmp_path / "file").read_bytes() == b""
+
+
+def test_a_full_temporary_folder_is_a_line_that_names_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    write_whole(compile_cache.kept_file(), compile_cache._packed(tmp_path))
+    monkeypatch.setattr("zipfile.ZipFile.extractall", Mock(side_effect=OSError(28, "No space left on device")))
+    full = r"/specsim-\w+: cannot be written: No space left on device; expected room"
+    with pytest.raises(Unwritable, match=full), into_folder():
+        pass
 
 
 def test_kernels_of_other_sources_lie_elsewhere(tmp_path, monkeypatch):
