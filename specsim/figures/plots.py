@@ -159,8 +159,9 @@ def paper_figure(
             panel_axes.set_xlabel(named(axes.x) if panel_axes.get_subplotspec().is_last_row() else "")
         of_lines = _name_numbers(figure, axes.line, lines)
     shifted = shift_said(axes, lines if against is None else ())
-    said = [*of_lines, *caption_of([panel.means for panel in chosen], axes, against), *shifted, *table_said(table)]
-    return PaperFigure(figure, " ".join([*([] if of == "all" else [f"Requests of {of}."]), *said]))
+    means, of_class = [panel.means for panel in chosen], [] if of == "all" else [f"Requests of {of}."]
+    said = [*of_class, *of_lines, *caption_of(means, axes, against), *shifted, *table_said(table, axes.line, axes.x)]
+    return PaperFigure(figure, " ".join(said))
 
 
 def _labelled(lines: Sequence[Any], names: Mapping[Any, str]) -> dict[Any, str]:

@@ -122,9 +122,12 @@ def caption_of(means: Sequence[DataFrame], axes: SweepAxes, against: Any = None)
             parts.append("Arrivals and lengths are the trace's own under every seed.")
     if against is not None:
         parts.append("A point has the stronger mark of its two runs.")
-    both = ((axes.line, axes.along), (axes.x, axes.along_x))
-    parts += [f"What differs along with {key}: {', '.join(along)}." for key, along in both if along]
-    return parts
+    return parts + along_said({axes.line: axes.along, axes.x: axes.along_x})
+
+
+def along_said(along: Mapping[Any, Sequence[str]]) -> list[str]:
+    """Return a sentence for each setting that others, its value, go along with."""
+    return [f"What differs along with {key}: {', '.join(others)}." for key, others in along.items() if others]
 
 
 def named(key: str, *, difference: bool = False) -> str:
@@ -194,7 +197,7 @@ def curves(
                 f"{axes.line}, with {title}" if title else axes.line,
             )
         said = caption_of([panel.means for panel in panels], axes, against)
-        caption_below(figure, [*said, *shift_said(axes, shown), *table_said(every)])
+        caption_below(figure, [*said, *shift_said(axes, shown), *table_said(every, axes.line, axes.x)])
         return figure
 
 

@@ -288,8 +288,9 @@ def test_what_goes_along_with_a_scheduler_makes_no_figure_of_its_own():
     axes = axes_of(frame)
     assert (axes.rest, axes.along) == ((), ("acceptance",))
     assert "along with scheduler: acceptance" in caption(curves(frame, axes))
-    said = caption(curves(frame.assign(profile="llama8b_1b_h100", engine="ideal"), axes))
-    assert "Profile llama8b_1b_h100, engine ideal. " in said
+    told = {"profile": "llama8b_1b_h100", "engine": "ideal", "slo_scale": 0.8, "ttft_scale": 1.0}
+    said = caption(curves(frame[["run", "rps"]].assign(**told).join(frame.drop(columns=["run", "rps"])), axes))
+    assert "Profile llama8b_1b_h100, engine ideal, slo_scale 0.8. " in said
     frame.insert(0, "slo.classes.chat.share", 1 - frame["rps"] / 10)
     axes, one = axes_of(frame), axes_of(frame.query("scheduler == 'fcfs'"))
     assert (axes.rest, axes.along, axes.along_x, one.line) == ((), ("acceptance",), (frame.columns[0],), "scheduler")
@@ -308,3 +309,5 @@ def test_failed_runs_are_counted_in_the_caption_and_not_drawn():
     failed = curves(frame, axes_of(without_failures(frame)))
     assert "1 of 6 runs failed and is left out." in caption(failed)
     assert [list(x) for x, _ in lines_of(failed.axes[0])] == [[4, 8], [2, 4, 8]]
+    text = paper_figure(frame.query("scheduler == 'fcfs' or rps == 2"), axes_of(table())).caption
+    assert text.endswith("1 of 4 runs failed and is left out. Every run of scheduler adaserve failed.")
