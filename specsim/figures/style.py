@@ -147,16 +147,20 @@ def name_ends(
     low, high = axes.get_ylim()
     points = 72 * height_in / (high - low)
     names = sorted(ends, key=lambda name: ends[name][1])
-    wanted = [max(points * ends[name][1], points * low + LABEL_POINTS / 2) for name in names]
-    for name, moved in zip(names, apart(wanted, LABEL_POINTS), strict=True):
+    lines = [(name, place) for name in names for place in range(name.count("\n") + 1)]
+    wanted = [points * ends[name][1] + (place - name.count("\n") / 2) * LABEL_POINTS for name, place in lines]
+    moved = apart([max(each, points * low + LABEL_POINTS / 2) for each in wanted], LABEL_POINTS)
+    for name in names:
+        of = [at for (each, _), at in zip(lines, moved, strict=True) if each == name]
         axes.annotate(
             name,
             ends[name],
-            (5 + beyond, moved - points * ends[name][1]),
+            (5 + beyond, sum(of) / len(of) - points * ends[name][1]),
             textcoords="offset points",
             color=colours[name],
             va="center",
             fontsize=7.5,
+            linespacing=1.0,
             annotation_clip=False,
         )
 

@@ -230,6 +230,15 @@ def test_the_lines_of_a_paper_s_figure_are_means_over_seeds_and_have_names_of_on
     (line,) = runs.select(scheduler="continuous").figure("slo_attainment", names=names).figure.axes[0].containers
     assert line.lines[0].get_color() == PALETTE[2]
     assert (figure.get_supxlabel(), text[:10]) == ("", "Means over")
+    names = {"fcfs": "first come, first served, as in a queue", "continuous": "a_policy_with_a_name"}
+    for measures, columns in ((["mean_ttft_s", "p99_e2el_s"], 2), (["slo_attainment"], 1)):
+        figure = runs.figure(*measures, names=names, columns=columns).figure
+        figure.draw_without_rendering()
+        for axes in figure.axes:
+            assert all(text.get_window_extent().x1 < axes.get_window_extent().x1 + 4 for text in axes.texts)
+            one, other = (text.get_window_extent() for text in axes.texts)
+            assert min(one.y1, other.y1) - max(one.y0, other.y0) <= 2
+            assert axes.get_ylabel() in ("Mean TTFT (s)", "P99 E2E latency (s)", "SLO attainment (%)")
 
 
 def test_bands_are_the_intervals_of_paired_differences(runs):
@@ -244,6 +253,8 @@ def test_bands_are_the_intervals_of_paired_differences(runs):
     )
     assert figure.get_figwidth() == 3.35
     assert "minus fcfs" in axes.get_ylabel()
+    (zero,) = axes.collections[1].get_segments()
+    assert zero.tolist() == [[2, 0], [20, 0]], "no line strikes through the names"
 
 
 def test_a_paper_s_figures_are_few_files_with_their_captions(runs, tmp_path):
@@ -272,6 +283,8 @@ def test_what_cannot_be_shown_is_refused(runs):
     assert "figure: names=['fcfs']: expected a text by" in refusal(runs.figure, names=["fcfs"])
     assert "figure: of=chatt: slo_attainment is of no such class" in refusal(runs.figure, of="chatt")
     assert runs.figure(of="worst").caption.startswith("Requests of worst. Means")
+    said = refusal(runs.figure, "mean_ttft_s", of="worst")
+    assert said.endswith("mean_ttft_s is of no such class; valid: all, chat, coding, summarization")
     names = ["fcfs", "continuous", "vllm_spec", "sarathi", "priority", "vtc", "fastserve"]
     too_many = sweep({"scheduler": names, "rps": [2, 4]}, trace="poisson", requests=4)
     assert "figure: 7 lines of scheduler; expected 6 or fewer" in refusal(too_many.figure)
