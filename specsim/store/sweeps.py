@@ -107,7 +107,7 @@ def _place_in(root: Path) -> Callable[[Path | Summary | Failure], int]:
     """Return what tells the place of a run in the last sweep of a folder; all others come behind it."""
     keys: list[str] | None = None
     with suppress(SpecsimError):
-        keys, _ = planned_in(root)
+        keys, _, _ = planned_in(root)
     order = {key: place for place, key in enumerate(keys or ())}
     return lambda run: order.get(_key(run), len(order))
 

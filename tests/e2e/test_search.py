@@ -62,7 +62,9 @@ def test_what_matters_to_one_line_alone_may_be_set_for_all(capsys):
     capsys.readouterr()
     assert main(["sweep", "status", "found"]) == 0
     runs = len(specsim.load_sweep("found"))
-    assert capsys.readouterr().out.startswith(f"found: {runs} of {runs} runs done, 0 failed, 0 left\n")
+    told = capsys.readouterr().out
+    assert told.startswith(f"found: {runs} of {runs} runs done, 0 failed, 0 left\n")
+    assert "note: these are the rounds so far" in told
 
 
 def test_a_class_of_which_no_request_arrived_in_a_run_is_one_line(tmp_path, capsys, unrendered):

@@ -153,12 +153,13 @@ def test_the_status_counts_what_is_done_what_failed_and_what_is_left(tmp_path, c
     lowest = min(run.metrics["specsim"]["worst_class_attainment"] for run in load_sweep(root))
     assert re.fullmatch(rf"worst class \w+ {100 * lowest:.1f}%", worst)
     if keep == "runs":
-        next(root.glob("*/metrics.json")).write_text("{")
+        next(root.glob("*/requests.parquet")).write_bytes(b"")
     else:
         key, run = next(iter(read_rows(root).runs.items()))
         settle(root, {key: None})
-    first, rate, stored, _ = told()
+    first, rate, stored, _, *notes = told()
     assert first == f"{root}: 7 of 8 runs done, 0 failed, 1 left"
+    assert [": 1 of the runs, as " in each for each in notes] == [True] * (keep == "runs")
     assert re.fullmatch(r"[\d.]+ runs/s: \d\d:\d\d left if it runs", rate)
     assert re.fullmatch(r"the last run was stored \d+ s ago", stored)
     if keep == "summary":
@@ -221,6 +222,7 @@ def edited(path):
 
 
 HARMS = {
+    "metrics.json is deleted": (lambda run, _: (run / "metrics.json").unlink(), "metrics.json is missing"),
     "passes.parquet is deleted": (lambda run, _: (run / "passes.parquet").unlink(), "passes.parquet is missing"),
     "another run's requests.parquet": (
         lambda run, other: shutil.copy(other / "requests.parquet", run / "requests.parquet"),
@@ -264,6 +266,7 @@ def test_reading_names_a_damaged_run_and_leaves_it_out(root, harm):
     assert [run.config["rps"] for run in found] == [2, 8]
     (note,) = found.whole_notes
     assert note.startswith("left out: ")
+    assert "did you mean" not in note
     name = reason.split()[0]
     assert name in note
     assert run_in(root, "rps=4").name in note
