@@ -259,7 +259,7 @@ def test_reading_names_a_damaged_run_and_leaves_it_out(root, harm):
     assert [run.config["rps"] for run in found] == [2, 8]
     (note,) = found.whole_notes
     assert note.startswith("left out: ")
-    assert "did you mean" not in note
+    assert "no run folder" not in note
     name = reason.split()[0]
     assert name in note
     assert run_in(root, "rps=4").name in note
