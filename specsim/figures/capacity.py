@@ -28,10 +28,19 @@ from specsim.figures.style import (
     style,
     table_said,
 )
-from specsim.figures.sweep import around, is_share, legend_of, look_of, named, told
+from specsim.figures.sweep import along_said, around, is_share, legend_of, look_of, named, told
 from specsim.metrics.capacity import LEAST_SEEDS, Capacity, capacity, mean_interval
 from specsim.metrics.seeds import KEPT_UP, OVERLOADED, SHORT, worst
-from specsim.metrics.sweep_table import SEED, rows_with, values_of, with_none, without_failures, word
+from specsim.metrics.sweep_table import (
+    SEED,
+    differing,
+    following,
+    rows_with,
+    values_of,
+    with_none,
+    without_failures,
+    word,
+)
 from specsim.metrics.tables import shorten
 
 if TYPE_CHECKING:
@@ -84,10 +93,13 @@ def winner_map(found: DataFrame, table: DataFrame, measure: str, x: str, y: str,
         if not ahead["decided"].all():
             handles.append(Patch(edgecolor=GREY, linewidth=0.5, label="undecided by the seeds", **UNDECIDED))
         figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), handlelength=1.4)
-        seeds = without_failures(table)[SEED].nunique()
+        measured, axes_are = without_failures(table), (x, y) if panel is None else (x, y, panel)
+        seeds, left = measured[SEED].nunique(), set(differing(measured)) - {of, *axes_are}
+        along = {key: sorted(left.intersection(following(measured, [key]))) for key in axes_are}
+        along[of] = sorted(left.difference(*along.values()))
         over = "of one seed" if seeds == 1 else f"mean over {seeds} seeds"
         said = f"In a cell: {named(measure)} of the best, {over}, and its lead over the second."
-        caption_below(figure, [said, *table_said(table)])
+        caption_below(figure, [said, *along_said(along), *table_said(table, of, *axes_are)])
         return figure
 
 

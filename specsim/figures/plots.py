@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from math import isnan
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specsim.errors import SpecsimError, nearest
@@ -65,9 +66,9 @@ if TYPE_CHECKING:
 
 COLUMN_IN, PANEL_IN, AROUND_IN = 3.35, 1.9, 0.75
 """Width of a column of a paper; height of a panel; width of what stands left of its axes, with the labels' offset."""
-MOST_NAMED = 0.45
-"""The largest share of a panel that names of lines take."""
-WHOLE = {"all": "all classes", "worst": "worst class"}
+MOST_NAMED, LEAST_CHARACTERS, BEFORE_NAME_IN = 0.45, 10, 0.12
+"""The largest share of a panel that names of lines take, the least of a name in a line, and the room before it."""
+WHOLE = {"all classes": "all", "worst class": "worst"}
 
 
 class PaperFigure(NamedTuple):
@@ -131,7 +132,6 @@ def paper_figure(
     """
     measured = without_failures(table)
     lines = values_of(measured, axes.line)
-    labels = _labelled(lines, names or {})
     if axes.x is None:
         raise SpecsimError("figure: the runs differ in no number; expected several rates or scales")
     if len(lines) > len(PALETTE):
@@ -141,17 +141,17 @@ def paper_figure(
     measures = measures or ((ATTAINMENT,) if against is not None or of == "worst" else (ATTAINMENT, GOODPUT))
     marks, chosen = marks_of(measured, axes, against), []
     for measure in measures:
-        panels = {panel.title: panel for panel in panels_of(measured, axes, measure, against)}
-        title = WHOLE.get(of, of)
-        if title not in panels:
-            raise SpecsimError(f"figure: of={of}: {measure} is of no such class{nearest(of, [*WHOLE, *panels])}")
-        chosen.append(panels[title])
+        panels = {WHOLE.get(each.title, each.title): each for each in panels_of(measured, axes, measure, against)}
+        if of not in panels:
+            raise SpecsimError(f"figure: of={of}: {measure} is of no such class{nearest(of, panels)}")
+        chosen.append(panels[of])
     down = len(measures) if columns == 1 else 1
     with style():
         figure = new_figure(0.25 + PANEL_IN * down, WIDE_IN if columns == 2 else COLUMN_IN)
         grid = figure.subplots(down, len(measures) // down, squeeze=False, sharex=columns == 1).ravel()
         around_in = AROUND_IN if against is None else AROUND_IN + 0.2
         width_in = figure.get_figwidth() * down / len(measures) - around_in
+        labels = _labelled(lines, names or {}, MOST_NAMED * width_in - 2 * BEFORE_NAME_IN)
         for panel_axes, measure, panel in zip(grid, measures, chosen, strict=True):
             beside_in = _draw(panel_axes, panel, axes, (labels, marks, against), measure) / 72
             there = [labels[line] for line in lines if against is None or line != against]
@@ -159,17 +159,23 @@ def paper_figure(
             panel_axes.set_xlabel(named(axes.x) if panel_axes.get_subplotspec().is_last_row() else "")
         of_lines = _name_numbers(figure, axes.line, lines)
     shifted = shift_said(axes, lines if against is None else ())
-    said = [*of_lines, *caption_of([panel.means for panel in chosen], axes, against), *shifted, *table_said(table)]
-    return PaperFigure(figure, " ".join([*([] if of == "all" else [f"Requests of {of}."]), *said]))
+    means, of_class = [panel.means for panel in chosen], [] if of == "all" else [f"Requests of {of}."]
+    said = [*of_class, *of_lines, *caption_of(means, axes, against), *shifted, *table_said(table, axes.line, axes.x)]
+    return PaperFigure(figure, " ".join(said))
 
 
-def _labelled(lines: Sequence[Any], names: Mapping[Any, str]) -> dict[Any, str]:
-    """Return the label of each line, those with names of one's own first; where all have one, others may stand."""
+def _labelled(lines: Sequence[Any], names: Mapping[Any, str], width_in: float) -> dict[Any, str]:
+    """Return the label of each line, those with names of one's own first; where all have one, others may stand.
+
+    It is wrapped behind spaces and underscores, to about this width.
+    """
     unnamed = {line: word(line) for line in lines if line not in names}
     for line in names if unnamed else ():
         if line not in lines:
             raise SpecsimError(f"figure: names={line}: no such line{nearest(str(line), map(word, lines))}")
-    return {**names, **unnamed}
+    most = max(int(width_in / CHARACTER_IN), LEAST_CHARACTERS)
+    pieces = {line: wrap(name.replace("_", "_ "), most) for line, name in {**names, **unnamed}.items()}
+    return {line: "\n".join(each).replace("_ ", "_") for line, each in pieces.items()}
 
 
 def _name_numbers(figure: Figure, key: str, lines: Sequence[Any]) -> list[str]:
@@ -209,7 +215,8 @@ def _draw(
         axes.set_ylim(0, 104 if is_share(measure) else 1.05 * (top if top > 0 and not isnan(top) else 1.0))
         axes.set_ylabel(named(measure))
     else:
-        axes.axhline(0, color=GREY, linewidth=0.8, zorder=1)
+        # Beyond the last point stand the names.
+        axes.hlines(0, means[sweep.x].min(), means[sweep.x].max(), color=GREY, linewidth=0.8, zorder=1)
         axes.set_ylabel(f"{named(measure, difference=True)}\nminus {labels.get(against, told(sweep.line, against))}")
         axes.set_ylim(axes.get_ylim())
     ticks = values_of(means, sweep.x)
@@ -221,7 +228,8 @@ def _draw(
 
 def _make_room(axes: Axes, labels: Sequence[str], width_in: float, beside_in: float) -> None:
     """Widen the x axis so that first points and names behind the last stand inside; `width_in` is that of the axes."""
-    share = min((max(map(len, labels)) * CHARACTER_IN + 0.12 + beside_in) / width_in, MOST_NAMED)
+    longest = max(len(each) for label in labels for each in label.split("\n"))
+    share = min((longest * CHARACTER_IN + BEFORE_NAME_IN + beside_in) / width_in, MOST_NAMED)
     first, last = axes.get_xticks()[[0, -1]]
     span = (last - first) or 1.0
     axes.set_xlim(first - (0.04 + beside_in / width_in) * span, last + span * share / (1 - share))

@@ -22,7 +22,20 @@ from specsim.metrics.seeds import (
     verdicts,
     worst,
 )
-from specsim.metrics.sweep_table import ALL, CLASS, ERROR, SweepAxes, with_none
+from specsim.metrics.sweep_table import (
+    ALL,
+    CLASS,
+    CODE,
+    ERROR,
+    READ,
+    SEED,
+    SweepAxes,
+    keys_of,
+    values_of,
+    with_none,
+    without_failures,
+    word,
+)
 from specsim.metrics.tables import sentences, stand_ins, stand_ins_of
 
 if TYPE_CHECKING:
@@ -91,19 +104,32 @@ def run_said(block: Mapping[str, Any]) -> list[str]:
     return [*sentences(stand_ins([block])), *load]
 
 
-def table_said(table: DataFrame) -> list[str]:
-    """Return `served_said`, which traces are stand-ins, and `marks_said`, of a `Sweep.table`, failed runs included."""
+def table_said(table: DataFrame, *keys: str | None) -> list[str]:
+    """Return `served_said`, which traces are stand-ins, and `marks_said`, of a `Sweep.table`, failed runs included.
+
+    `keys` are the settings that a figure shows: it says of which values every run failed.
+    """
     failed = table[ERROR].notna() if ERROR in table else table[CLASS].isna()
     whole = table[(table[CLASS] == ALL) & ~failed]
     told, short = list(verdicts(whole)), int(whole[f"{PREFIX}too_short"].eq(True).sum())
-    return served_said(table) + sentences(stand_ins_of(table)) + marks_said(told, short, int(failed.sum()))
+    said = served_said(table) + sentences(stand_ins_of(table)) + marks_said(told, short, int(failed.sum()))
+    for key in filter(None, keys):
+        lost = [word(each) for each in values_of(table, key) if each not in values_of(whole, key)]
+        said += sentences([f"Every run of {key} {', '.join(lost)} failed"] if lost else [])
+    return said
 
 
 def served_said(table: DataFrame) -> list[str]:
-    """Return a sentence about the profile, engine and scheduler of which all runs of a `Sweep.table` have one."""
-    alike = {key: table[key].unique() for key in ("profile", "engine", "scheduler") if key in table}
-    said = ", ".join(f"{key} {each[0]}" for key, each in alike.items() if len(each) == 1)
-    return sentences([f"{said[0].upper()}{said[1:]}"]) if 0 < len(said) < CAPTION_CHARACTERS else []
+    """Return a sentence that tells the settings of which all runs of a `Sweep.table` have one value.
+
+    Left out are sources, the router, and what is 1 or not set.
+    """
+    rows = without_failures(table)
+    keys = [key for key in keys_of(rows) if key not in (SEED, CLASS, CODE, "router", "version") and READ not in key]
+    alike = {key: each[0] for key in keys if len(each := values_of(rows, key)) == 1}
+    told = [f"{key} {word(each)}" for key, each in alike.items() if str(each) not in ("None", "1", "1.0")]
+    said = ", ".join(each for each in told if len(each) < CAPTION_CHARACTERS)
+    return sentences([f"{said[0].upper()}{said[1:]}"] if said else [])
 
 
 LABEL_POINTS = 8.5
@@ -121,16 +147,20 @@ def name_ends(
     low, high = axes.get_ylim()
     points = 72 * height_in / (high - low)
     names = sorted(ends, key=lambda name: ends[name][1])
-    wanted = [max(points * ends[name][1], points * low + LABEL_POINTS / 2) for name in names]
-    for name, moved in zip(names, apart(wanted, LABEL_POINTS), strict=True):
+    lines = [(name, place) for name in names for place in range(name.count("\n") + 1)]
+    wanted = [points * ends[name][1] + (place - name.count("\n") / 2) * LABEL_POINTS for name, place in lines]
+    moved = apart([max(each, points * low + LABEL_POINTS / 2) for each in wanted], LABEL_POINTS)
+    for name in names:
+        of = [at for (each, _), at in zip(lines, moved, strict=True) if each == name]
         axes.annotate(
             name,
             ends[name],
-            (5 + beyond, moved - points * ends[name][1]),
+            (5 + beyond, sum(of) / len(of) - points * ends[name][1]),
             textcoords="offset points",
             color=colours[name],
             va="center",
             fontsize=7.5,
+            linespacing=1.0,
             annotation_clip=False,
         )
 

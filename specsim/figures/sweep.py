@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from matplotlib.lines import Line2D
 from matplotlib.transforms import ScaledTranslation, Transform
 
+from specsim.config.schema import defaults
 from specsim.figures.style import (
     GREY,
     LEGEND_LINE_IN,
@@ -25,8 +27,9 @@ from specsim.figures.style import (
     table_said,
 )
 from specsim.metrics.capacity import LEAST_SEEDS
+from specsim.metrics.requests import NOTED
 from specsim.metrics.seeds import COVERS, FEW_SEEDS, LEVEL, listed, over_seeds, paired_difference, with_partner
-from specsim.metrics.sweep_table import ALL, CLASS, SweepAxes, rows_with, values_of, without_failures, word
+from specsim.metrics.sweep_table import ALL, CLASS, GROUPS, SweepAxes, rows_with, values_of, without_failures, word
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,6 +50,8 @@ LABELS = {
 }
 UNITS = {"_per_s": "1/s", "_s": "s"}
 """Units by the end of a name; a name that ends with tokens, bytes or requests says its own."""
+WORDS = {"slo": "SLO", "ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2el": "E2E latency", "gpu": "GPU"}
+SETTINGS = {*GROUPS, *defaults()}
 
 
 class Panel(NamedTuple):
@@ -124,17 +129,25 @@ def caption_of(means: Sequence[DataFrame], axes: SweepAxes, against: Any = None)
             parts.append("Arrivals and lengths are the trace's own under every seed.")
     if against is not None:
         parts.append("A point has the stronger mark of its two runs.")
-    both = ((axes.line, axes.along), (axes.x, axes.along_x))
-    parts += [f"What differs along with {key}: {', '.join(along)}." for key, along in both if along]
-    return parts
+    return parts + along_said({axes.line: axes.along, axes.x: axes.along_x})
+
+
+def along_said(along: Mapping[Any, Sequence[str]]) -> list[str]:
+    """Return a sentence for each setting that others, its value, go along with."""
+    return [f"What differs along with {key}: {', '.join(others)}." for key, others in along.items() if others]
 
 
 def named(key: str, *, difference: bool = False) -> str:
-    """Return the name of a setting or measure on an axis, with its unit."""
+    """Return the name of a setting, its key, or of a measure, in words, on an axis, with its unit."""
     label = LABELS.get(key)
     if label is None:
-        unit = next((unit for ending, unit in UNITS.items() if key.endswith(ending)), "%" if is_share(key) else "")
+        share = "%" if is_share(key) else ""
+        ending, unit = next((each for each in UNITS.items() if key.endswith(each[0])), ("", share))
         name = key.removeprefix("scheduler.")
+        if key.partition(".")[0] not in SETTINGS:
+            words = re.split("[._]", name.removeprefix(NOTED).removesuffix(ending))
+            name = " ".join(WORDS.get(each, each) for each in words)
+            name = name[:1].upper() + name[1:]
         label = f"{name} ({unit})" if unit else name
     return label.replace("(%)", "(points)") if difference else label
 
@@ -196,7 +209,7 @@ def curves(
                 f"{axes.line}, with {title}" if title else axes.line,
             )
         said = caption_of([panel.means for panel in panels], axes, against)
-        caption_below(figure, [*said, *shift_said(axes, shown), *table_said(every)])
+        caption_below(figure, [*said, *shift_said(axes, shown), *table_said(every, axes.line, axes.x)])
         return figure
 
 

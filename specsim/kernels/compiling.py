@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from numba import types
 from numba.core import event
 
 from specsim.errors import say
+from specsim.files.staging import Unwritable
 from specsim.kernels.compile_cache import distrust, folder_of_kernels, kept_file, watch
 
 WHOLE, NUMBER, FLAG, WORD = types.int64, types.float64, types.boolean, types.uint64
@@ -69,7 +70,7 @@ def compiling() -> Iterator[None]:
     """Let kernels be defined that are kept in a file of specsim's own; show what compiling takes in one line."""
     global _keeps
     with ExitStack() as stack:
-        folder, file = _own_folder(stack), kept_file()
+        folder, file = stack.enter_context(_own_folder()), kept_file()
         file = file if folder is not None else None
         there = stack.enter_context(folder_of_kernels(file, folder or Path()))
         listener = _Told(file is not None)
@@ -89,9 +90,16 @@ def compiling() -> Iterator[None]:
         watch(file)
 
 
-def _own_folder(stack: ExitStack) -> Path | None:
-    """Return a folder of this process alone while the stack is open, None where none can be made."""
-    try:
-        return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="specsim-", ignore_cleanup_errors=True)))
-    except OSError:
-        return None
+@contextmanager
+def _own_folder() -> Iterator[Path | None]:
+    """Yield a folder of this process alone, None where none can be made; a full disk is an error of one line."""
+    with ExitStack() as stack:
+        folder = None
+        with suppress(OSError):
+            made = tempfile.TemporaryDirectory(prefix="specsim-", ignore_cleanup_errors=True)
+            folder = Path(stack.enter_context(made))
+        try:
+            yield folder
+        except OSError as error:
+            said = "expected room for compiled kernels, here or in a TMPDIR=FOLDER of your own"
+            raise Unwritable(f"{folder}: cannot be written: {error.strerror or error}; {said}") from error

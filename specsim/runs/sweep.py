@@ -91,7 +91,7 @@ def run_all(
     progress: bool = False,
     jobs: int = 1,
     executor: str = LOCAL,
-    beside: Sequence[str] = (),
+    beside: Sequence[str] | None = None,
 ) -> Sweep:
     """Execute runs with so many workers of an executor; those whose folder holds them already are not run again.
 
@@ -101,7 +101,7 @@ def run_all(
     Parameters
     ----------
     root : folder of the summaries, where only summaries are kept; None: they stay in memory.
-    beside : keys of points of the same search that ran before, which `specsim sweep status` counts, too.
+    beside : keys of points of earlier rounds, which `specsim sweep status` counts, too; None: there is one round.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def run_all(
         remove_stale(folder, time.time())
     made, again, notes = _summaries(planned, root)
     if root is not None:
-        write_planned(root, [*beside, *(each.key for each in planned)])
+        write_planned(root, [*(beside or ()), *(each.key for each in planned)], in_rounds=beside is not None)
     left = [index for index in range(len(planned)) if index not in made]
     # Another process prepares its points itself: what was prepared would have to be sent.
     alone = jobs == 1 and executor == LOCAL
@@ -340,15 +340,19 @@ def run_points(
 
 
 def _run(new: Sequence[PlannedRun], planned: Sequence[PlannedRun], root: Path | None, **how: Any) -> Sweep:
-    """Execute the new ones among the planned runs; an interrupt says how many of all are kept."""
+    """Execute the new ones among the planned runs; an interrupt or a full disk says how many of all are kept."""
     keys = {each.key for each in new}
+    beside = None if new is planned else [each.key for each in planned if each.key not in keys]
     try:
-        return run_all(new, root, beside=[each.key for each in planned if each.key not in keys], **how)
-    except KeyboardInterrupt:
+        return run_all(new, root, beside=beside, **how)
+    except (KeyboardInterrupt, Unwritable) as stop:
         if root is None:
             raise
-        kept = f"{len(standing(planned, root))} of {len(planned)} runs are kept"
-        raise KeyboardInterrupt(f"{kept}; the same command with out={root} goes on") from None
+        kept = len(standing(planned, root))
+        on = kept < len(planned)
+        further = f"the same command with out={root} goes on" if on else f"specsim plot {root} --out DIR draws them"
+        said = f"{kept} of {len(planned)} runs are kept; {further}"
+        raise type(stop)(f"{stop}; {said}" if str(stop) else said) from None
 
 
 class _Seeds:

@@ -14,7 +14,7 @@ from specsim.calibration.benchmarks import BENCH, RATE, TOTALS, drafted, results
 from specsim.core.request import Floats
 from specsim.errors import SpecsimError
 from specsim.metrics.capacity import LEAST_SEEDS
-from specsim.metrics.seeds import HALF, over_seeds, paired_difference, with_partner
+from specsim.metrics.seeds import HALF, failed_said, over_seeds, paired_difference, with_partner
 from specsim.metrics.statistics import BATCHES, mean_half_width
 from specsim.metrics.sweep_table import ALL, CLASS, SEED, SweptRun, differing, sweep_table, values_of
 from specsim.metrics.tables import in_digits, stand_ins, stand_ins_of
@@ -33,6 +33,7 @@ CLOSE = 0.05
 """The relative difference up to which what a run did is what a benchmark states."""
 OF_REQUESTS = ("trace", "seed", "requests", "slo")
 """Settings, with all below them, under which two runs have the same requests."""
+OTHERS = "the requests are not the same: differences have no intervals"
 SERVED = {
     "requests/s": ("request_throughput", ""),
     "output tokens/s": ("output_throughput", ""),
@@ -111,7 +112,10 @@ def compared(one: Path, other: Path) -> Compared:
         like = next(iter(runs.values()), None)
         return compare_served(*(runs.get(place) or _benchmark(place, like) for place in (one, other)))
     loaded = [load_sweep(place) for place in sweeps]
-    return compare_runs(*([swept(*each) for each in zip(found.names, found, strict=False)] for found in loaded))
+    found = compare_runs(*([swept(*each) for each in zip(side.names, side, strict=False)] for side in loaded))
+    lost = [failed_said(len(side.failures), len(side) + len(side.failures)) for side in loaded]
+    said = [f"; {name}: {each}" for name, lines in zip(SIDES, lost, strict=True) for each in lines]
+    return found._replace(said="".join((found.said, *said)))
 
 
 def _run(folder: Path) -> ComparedRun:
@@ -215,7 +219,7 @@ def compare_served(one: ComparedRun, other: ComparedRun) -> Compared:
     for label, (a, *of) in ((label, each) for label, each in first.items() if label in second):
         b, half = second[label][0], nan if pairs is None else _half_width(*pairs, *of)
         rows.append(Difference((), label, a, b, b - a, half))
-    said = "the requests are not the same: differences have no intervals"
+    said = OTHERS
     if pairs is not None:
         said = f"{len(pairs[0]):,} requests are the same: 95% intervals of differences by request (batch means)"
     shipped = stand_ins(each.metrics.get("specsim", {}) for each in (one, other))
@@ -244,9 +248,13 @@ def _differing(one: ComparedRun, other: ComparedRun) -> tuple[list[tuple[str, An
 def _pairs(one: ComparedRun, other: ComparedRun, differ: Sequence[str]) -> tuple[DataFrame, DataFrame] | None:
     """Return both sides' requests where they are the same, in one order."""
     first, second = one.requests, other.requests
-    if first is None or second is None or any(key.partition(".")[0] in OF_REQUESTS for key in differ):
+    if first is None or second is None or not _same_requests(differ):
         return None
     return (first, second) if np.array_equal(first["prompt_tokens"], second["prompt_tokens"]) else None
+
+
+def _same_requests(differ: Sequence[str]) -> bool:
+    return not any(key.partition(".")[0] in OF_REQUESTS for key in differ)
 
 
 def _numbers(side: ComparedRun) -> dict[str, tuple[float, str, str]]:
@@ -309,8 +317,11 @@ def compare_runs(one: Sequence[SweptRun], other: Sequence[SweptRun]) -> Compared
         raise SpecsimError(f"no point is in both sweeps with one seed; expected the same {', '.join([*keys, SEED])}")
     left = len(table) - len(pairs)
     intervals = f"with 95% intervals from {LEAST_SEEDS} seeds on"
-    said = f"differences are paired by seed, {intervals}{f'; {left} runs have no partner' if left else ''}"
-    return Compared(settings, keys, list(_paired_rows(pairs, keys)), said, stand_ins_of(pairs))
+    rows, said = list(_paired_rows(pairs, keys)), f"differences are paired by seed, {intervals}"
+    if not _same_requests([key for key, _, _ in settings]):
+        rows, said = [each._replace(half_width=nan) for each in rows], OTHERS
+    said += f"; {left} runs have no partner" if left else ""
+    return Compared(settings, keys, rows, said, stand_ins_of(pairs))
 
 
 def _paired_rows(pairs: DataFrame, keys: Sequence[str]) -> Iterator[Difference]:

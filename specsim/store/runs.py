@@ -45,6 +45,8 @@ FILES = (REQUESTS_FILE, PASSES_FILE, CONFIG_FILE, PROVENANCE_FILE, METRICS_FILE)
 """The files of a run in the order in which they take their places; a folder without the last is no run."""
 PLANNED_FILE = ".sweep.json"
 """In a sweep's folder: the keys of the last sweep's points; its time is when that sweep began."""
+ROUNDS = "rounds"
+"""The key of that list where further rounds of points may follow."""
 CHECKSUMS, OWN = "files", "sha256"
 """Keys of a provenance: the checksums of the other files, and of all its own content but that checksum."""
 CHECKED = tuple(name for name in FILES if name != PROVENANCE_FILE)
@@ -69,8 +71,8 @@ def run_folders(folder: Path) -> list[Path]:
     return sorted(each for each in inside if not each.name.startswith(".") and holds_remains(each))
 
 
-def planned_in(root: Path) -> tuple[list[str] | None, float]:
-    """Return the keys of the last sweep in a folder in their order, None without one, and when it began.
+def planned_in(root: Path) -> tuple[list[str] | None, float, bool]:
+    """Return the keys of the last sweep in a folder in their order, None without one, when it began, if in rounds.
 
     Raises
     ------
@@ -79,13 +81,14 @@ def planned_in(root: Path) -> tuple[list[str] | None, float]:
     """
     file = root / PLANNED_FILE
     try:
-        keys = json.loads(file.read_bytes())
+        noted = json.loads(file.read_bytes())
+        keys = noted[ROUNDS] if isinstance(noted, dict) else noted
         if not isinstance(keys, list) or not all(isinstance(each, str) for each in keys):
             raise TypeError
-        return keys, file.stat().st_mtime
+        return keys, file.stat().st_mtime, noted is not keys
     except (FileNotFoundError, NotADirectoryError):
-        return None, 0.0
-    except (OSError, ValueError, TypeError):
+        return None, 0.0, False
+    except (OSError, ValueError, TypeError, KeyError):
         raise SpecsimError(f"{str(file)!r} is damaged; the next sweep in the folder writes it anew") from None
 
 
@@ -185,7 +188,10 @@ def read_run(folder: Path) -> StoredRun:
         When it is no run folder, a file in it is not what the run wrote, or another schema than this version reads.
     """
     folder = Path(folder)
+    again = "expected the files that the run wrote: run it again"
     if not is_run(folder):
+        if holds_remains(folder):
+            raise SpecsimError(f"{str(folder)!r}: {damage(folder)}; {again}")
         below = run_folders(folder)
         hint = f"; did you mean {str(below[0])!r}?" if below else beside(folder)
         raise SpecsimError(f"no run folder {str(folder)!r}: expected one with {METRICS_FILE} and {REQUESTS_FILE}{hint}")
@@ -197,7 +203,7 @@ def read_run(folder: Path) -> StoredRun:
         raise SpecsimError(f"{said}: expected a run of this version")
     found = damage(folder)
     if found is not None:
-        raise SpecsimError(f"{str(folder)!r}: {found}; expected the files that the run wrote: run it again")
+        raise SpecsimError(f"{str(folder)!r}: {found}; {again}")
     return StoredRun(folder, metrics)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from specsim.errors import SpecsimError
 from specsim.files.staging import in_one_step
-from specsim.store.runs import METRICS_FILE, PLANNED_FILE, is_run, key_of, planned_in, run_folders
+from specsim.store.runs import METRICS_FILE, PLANNED_FILE, ROUNDS, damage, key_of, planned_in, run_folders
 from specsim.store.summaries import read_rows
 from specsim.store.sweeps import holds_runs
 
@@ -24,7 +24,7 @@ class SweepStatus:
     made, spent_s : runs that were stored since the sweep (of a search: its last rates) began, and seconds from then to
         the last of them.
     idle_s : seconds since that one. worst : the worst class of all runs and its attainment.
-    errors : by name, the error lines of runs that failed. notes : on damaged summaries, which are left out.
+    errors : by name, the error lines of runs that failed. notes : on what is damaged, and on rounds.
     """
 
     total: int | None
@@ -43,8 +43,8 @@ class SweepStatus:
         return 0 if self.total is None else self.total - self.done - self.failed
 
 
-def write_planned(root: Path, keys: Iterable[str]) -> None:
-    """Note which points a sweep has, as it begins.
+def write_planned(root: Path, keys: Iterable[str], *, in_rounds: bool = False) -> None:
+    """Note which points a sweep has, as it begins, or has up to this of its rounds.
 
     Raises
     ------
@@ -52,7 +52,8 @@ def write_planned(root: Path, keys: Iterable[str]) -> None:
         When it cannot be written.
     """
     with in_one_step(root / PLANNED_FILE) as partial:
-        partial.write_text(json.dumps(list(keys)) + "\n", encoding="utf-8")
+        noted = {ROUNDS: list(keys)} if in_rounds else list(keys)
+        partial.write_text(json.dumps(noted) + "\n", encoding="utf-8")
 
 
 def sweep_status(root: Path, now_s: float) -> SweepStatus:
@@ -63,16 +64,17 @@ def sweep_status(root: Path, now_s: float) -> SweepStatus:
     SpecsimError
         When the folder holds no sweep, or its note is damaged.
     """
-    keys, began_s = planned_in(root)
+    keys, began_s, in_rounds = planned_in(root)
     if keys is None and not holds_runs(root):
         raise SpecsimError(f"{str(root)!r} holds no sweep; expected the out= of `specsim run -m` or `specsim sweep`")
     rows, known = read_rows(root), set(keys or ())
-    named = {each: each.name.rpartition("-")[2] for each in run_folders(root) if is_run(each)}
+    named = {each: each.name.rpartition("-")[2] for each in run_folders(root)}
     # A run that was made alone or renamed has another name.
     runs = {(key if key in known else key_of(each) or key): each for each, key in named.items()}
     asked = {*rows.runs, *rows.failures, *runs} if keys is None else known
-    classes = {key: _worst_in(runs[key]) for key in asked & set(runs)}
-    # A run whose metrics are damaged is made again by the next sweep.
+    damaged = {key: found for key in asked & set(runs) if (found := damage(runs[key])) is not None}
+    # A damaged run is made again by the next sweep.
+    classes = {key: None if key in damaged else _worst_in(runs[key]) for key in asked & set(runs)}
     classes |= {key: _worst(rows.runs[key].metrics) for key in asked & set(rows.runs) if not classes.get(key)}
     done = {key for key, worst in classes.items() if worst is not None}
     errors = {each.name: each.error for key, each in rows.failures.items() if key in asked - done}
@@ -89,8 +91,17 @@ def sweep_status(root: Path, now_s: float) -> SweepStatus:
         idle_s=None if last_s is None else max(0.0, now_s - last_s),
         worst=min(filter(None, classes.values()), key=lambda each: (each[1], each[0]), default=None),
         errors=errors,
-        notes=rows.notes,
+        notes=(*rows.notes, *_notes({runs[key].name: said for key, said in damaged.items()}, in_rounds=in_rounds)),
     )
+
+
+def _notes(damaged: Mapping[str, str], *, in_rounds: bool) -> Iterator[str]:
+    """Yield a note on damaged runs, by name what is, and one on rounds."""
+    if damaged:
+        name = min(damaged)
+        yield f"damaged, to be made again by the same command: {len(damaged)} of the runs, as {name} ({damaged[name]})"
+    if in_rounds:
+        yield "these are the rounds so far: a search, as a sweep with --until, adds runs until it has its answer"
 
 
 def _worst_in(folder: Path) -> tuple[str, float] | None:

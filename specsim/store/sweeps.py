@@ -107,7 +107,7 @@ def _place_in(root: Path) -> Callable[[Path | Summary | Failure], int]:
     """Return what tells the place of a run in the last sweep of a folder; all others come behind it."""
     keys: list[str] | None = None
     with suppress(SpecsimError):
-        keys, _ = planned_in(root)
+        keys, _, _ = planned_in(root)
     order = {key: place for place, key in enumerate(keys or ())}
     return lambda run: order.get(_key(run), len(order))
 
@@ -144,6 +144,7 @@ class Sweep(WithReport, Sequence[AnyRun]):
         self._found = found
         self.whole_notes = tuple(notes)
         self.failures = tuple(failures)
+        self._fixed: dict[str, Any] = {}
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -188,7 +189,10 @@ class Sweep(WithReport, Sequence[AnyRun]):
 
     @cached_property
     def _drawn(self) -> DataFrame:
-        return with_short_names(self._whole)
+        table = self._whole.copy()
+        for key in self._fixed.keys() - {*table}:
+            table.insert(list(table).index(CLASS), key, self._fixed[key])
+        return with_short_names(table)
 
     @property
     def table(self) -> DataFrame:
@@ -248,7 +252,9 @@ class Sweep(WithReport, Sequence[AnyRun]):
         names = self._whole[RUN].drop_duplicates()
         among = [each for each, name in zip([*self._runs, *self.failures], names, strict=True) if name in kept]
         failures = [each for each in among if isinstance(each, Failure)]
-        return Sweep([each for each in among if not isinstance(each, Failure)], failures=failures)
+        chosen = Sweep([each for each in among if not isinstance(each, Failure)], failures=failures)
+        chosen._fixed = self._fixed | {key: each[0] for key in keys if len(each := values_of(rows, key)) == 1}
+        return chosen
 
     def labelled(self, most: int | None = None) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """Return ``(label, metrics)`` of each run, or of the first `most`; a label holds the settings that differ."""

@@ -98,10 +98,16 @@ def test_a_value_whose_runs_failed_is_a_point_of_its_own(tmp_path, world):
 
 def test_a_full_disk_ends_the_sweep_with_a_line(tmp_path, monkeypatch, capsys, world):
     world.fault = None
+    command = ["run", "-m", *WORDS, f"out={tmp_path}"]
+    assert main([*command, "rps=2"]) == 0
     monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
-    assert main(["run", "-m", "rps=2,4,8", *WORDS, f"out={tmp_path}"]) == 2
-    assert world.started == 1
-    assert "No space left on device" in capsys.readouterr().err
+    assert main([*command, "rps=2,4,8"]) == 2
+    assert world.started == 2
+    goes_on = f"No space left on device; 1 of 3 runs are kept; the same command with out={tmp_path} goes on\n"
+    assert capsys.readouterr().err.endswith(goes_on)
+    monkeypatch.setattr("pathlib.Path.replace", full)
+    assert main([*command, "rps=2"]) == 2
+    assert capsys.readouterr().err.endswith(f"1 of 1 runs are kept; specsim plot {tmp_path} --out DIR draws them\n")
 
 
 SWEEP = ["run", "-m", "scheduler=continuous,vllm_spec", "rps=1,2", "seed=0,1", "trace=poisson", "requests=12"]

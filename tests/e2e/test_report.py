@@ -133,10 +133,6 @@ def test_a_browser_draws_the_page_filters_it_and_asks_for_nothing_outside(pages,
     assert all(0 < after < before for before, after in zip(seen["before"], seen["after"], strict=True))
 
 
-def test_a_page_is_refused_where_nothing_is_to_be_shown(refused):
-    assert "no run folder" in refused("report", "none", "--out", "page.html")
-
-
 @pytest.mark.slow
 def test_the_examples_of_docs_report_md_run(here):
     (here / "paper.py").write_text(block(page("report"), "python"))

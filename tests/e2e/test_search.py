@@ -62,7 +62,9 @@ def test_what_matters_to_one_line_alone_may_be_set_for_all(capsys):
     capsys.readouterr()
     assert main(["sweep", "status", "found"]) == 0
     runs = len(specsim.load_sweep("found"))
-    assert capsys.readouterr().out.startswith(f"found: {runs} of {runs} runs done, 0 failed, 0 left\n")
+    told = capsys.readouterr().out
+    assert told.startswith(f"found: {runs} of {runs} runs done, 0 failed, 0 left\n")
+    assert "note: these are the rounds so far" in told
 
 
 def test_a_class_of_which_no_request_arrived_in_a_run_is_one_line(tmp_path, capsys, unrendered):
@@ -297,12 +299,8 @@ def test_a_sweep_until_goes_on_where_it_was_stopped(tmp_path, runs, started, cap
     assert f"{len(runs)} of {len(runs)} runs done, 0 failed, 0 left" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("words", "share"), [("2 points", 0.02), (" .5points", 0.005), (None, float("inf"))])
-def test_a_width_is_in_points(words, share):
-    assert check_until(words) == pytest.approx(share)
-
-
-@pytest.mark.parametrize("words", ["2%", "points", "0 points", "51 points", 2])
-def test_another_width_is_one_line_before_anything_runs(words, nothing_runs):
+def test_a_width_is_in_points_and_another_is_one_line_before_anything_runs(nothing_runs):
+    assert [check_until(words) for words in ("2 points", " .5points", None)] == [0.02, 0.005, float("inf")]
     expected = "until=.*: expected half the width of an interval, above 0 up to 50, such as"
-    assert re.match(expected, refusal(swept, words))
+    for words in ("2%", "points", "0 points", "51 points", 2):
+        assert re.match(expected, refusal(swept, words))

@@ -5,6 +5,7 @@ import re
 import shutil
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -48,6 +49,10 @@ def test_eight_points_write_eight_folders_and_one_table(tmp_path, capsys, starte
     assert lines[0][:3] == ["scheduler", "rps", "slo_scale"]
     assert [tuple(line[:3]) for line in lines[4:12]] == PLACES
     assert lines[-1] == [str(tmp_path / "all")]
+    assert main(["run", "rps=4", "slo_scale=0.8", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'one'}"]) == 0
+    point = run_in(tmp_path / "all", "scheduler=fcfs,rps=4,slo_scale=0.8")
+    alike = (contents(each, "provenance.json") for each in (point, tmp_path / "one"))
+    assert next(alike) == next(alike), "a point is the run alone"
 
 
 def test_a_sweep_with_seeds_prints_a_row_a_point_and_with_each_a_row_a_run(tmp_path, capsys):
@@ -73,13 +78,6 @@ def test_a_sweep_with_seeds_prints_a_row_a_point_and_with_each_a_row_a_run(tmp_p
     assert len([line for line in table_of(capsys) if line[:1] in (["fcfs"], ["continuous"])]) == 8
 
 
-def test_a_point_of_a_sweep_is_the_run_alone(tmp_path):
-    assert main(["run", "-m", "rps=2,4", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'all'}"]) == 0
-    assert main(["run", "rps=4", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'one'}"]) == 0
-    for name in ("metrics.json", "requests.parquet", "config.yaml"):
-        assert (run_in(tmp_path / "all", "rps=4") / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
-
-
 def test_two_points_that_are_one_configuration_are_refused():
     (point,) = checked(from_words(["scheduler=fcfs", "trace=poisson", "requests=5"], sweep=False))
     assert point.but(experiment=None, sources={"plugins": {"__main__": "x"}}).prepared().plugins == {"__main__": "x"}
@@ -95,6 +93,11 @@ def test_what_is_added_to_a_sweep_runs_and_what_is_there_is_neither_run_nor_coun
     assert main([*command, "seed=0,1", "replicas=1", "rps=2,4,8", "slo_scale=1.0"]) == 0
     assert len(started) == len(load_sweep(tmp_path)) == 6
     assert before.items() <= contents(tmp_path).items()
+    assert main([*command, "rps=4,8", "slo_scale=1.2"]) == 0
+    table = pd.read_csv(tmp_path / "table.csv")
+    assert len(table) == 8 * len(CLASSES), "the table holds the whole folder"
+    assert set(zip(table["rps"], table["slo_scale"], strict=True)) == {*product((2, 4, 8), (1.0,)), (4, 1.2), (8, 1.2)}
+    assert set(table["varies_with_seed"]) == {"arrivals, lengths, classes, acceptance"}
 
 
 def test_a_run_made_alone_an_older_name_and_a_moved_folder_are_found_by_their_settings(tmp_path, started):
@@ -105,16 +108,6 @@ def test_a_run_made_alone_an_older_name_and_a_moved_folder_are_found_by_their_se
     assert len(started) == 2
     assert sorted(path.name for path in (tmp_path / "moved").iterdir()) == [PLANNED_FILE, "mine", "rps=4", "table.csv"]
     assert sweep_status(tmp_path / "moved", 0).done == 2
-
-
-def test_the_table_holds_the_whole_folder(tmp_path):
-    command = ["run", "-m", "scheduler=fcfs", *WORDS, f"out={tmp_path}"]
-    assert main([*command, "rps=2,4"]) == 0
-    assert main([*command, "rps=4,8", "slo_scale=1.2"]) == 0
-    table = pd.read_csv(tmp_path / "table.csv")
-    assert len(table) == 4 * len(CLASSES)
-    assert set(zip(table["rps"], table["slo_scale"], strict=True)) == {(2, 1.0), (4, 1.0), (4, 1.2), (8, 1.2)}
-    assert set(table["varies_with_seed"]) == {"arrivals, lengths, classes, acceptance"}
 
 
 def test_a_sweep_and_a_single_run_do_not_share_a_folder(tmp_path, capsys, started):
@@ -154,12 +147,13 @@ def test_the_status_counts_what_is_done_what_failed_and_what_is_left(tmp_path, c
     lowest = min(run.metrics["specsim"]["worst_class_attainment"] for run in load_sweep(root))
     assert re.fullmatch(rf"worst class \w+ {100 * lowest:.1f}%", worst)
     if keep == "runs":
-        next(root.glob("*/metrics.json")).write_text("{")
+        next(root.glob("*/requests.parquet")).write_bytes(b"")
     else:
         key, run = next(iter(read_rows(root).runs.items()))
         settle(root, {key: None})
-    first, rate, stored, _ = told()
+    first, rate, stored, _, *notes = told()
     assert first == f"{root}: 7 of 8 runs done, 0 failed, 1 left"
+    assert [": 1 of the runs, as " in each for each in notes] == [True] * (keep == "runs")
     assert re.fullmatch(r"[\d.]+ runs/s: \d\d:\d\d left if it runs", rate)
     assert re.fullmatch(r"the last run was stored \d+ s ago", stored)
     if keep == "summary":
@@ -222,6 +216,7 @@ def edited(path):
 
 
 HARMS = {
+    "metrics.json is deleted": (lambda run, _: (run / "metrics.json").unlink(), "metrics.json is missing"),
     "passes.parquet is deleted": (lambda run, _: (run / "passes.parquet").unlink(), "passes.parquet is missing"),
     "another run's requests.parquet": (
         lambda run, other: shutil.copy(other / "requests.parquet", run / "requests.parquet"),
@@ -264,6 +259,7 @@ def test_reading_names_a_damaged_run_and_leaves_it_out(root, harm):
     assert [run.config["rps"] for run in found] == [2, 8]
     (note,), name, run = found.whole_notes, reason.split()[0], run_in(root, "rps=4")
     assert all(each in note for each in ("left out: ", name, run.name))
+    assert "no run folder" not in note
     assert name in refusal(load_run, run)
 
 

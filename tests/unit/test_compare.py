@@ -9,6 +9,7 @@ import pytest
 from specsim import load_sweep, simulate, sweep
 from specsim.cli import main
 from specsim.store.comparing import ComparedRun, compare_served
+from specsim.store.summaries import Failure, append_row
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +100,11 @@ def test_two_sweeps_are_paired_by_seed_at_the_points_of_both(runs, tmp_path, cap
     shown = [float(row.split()[place]) for place in (4, 5, 6)]
     assert shown == pytest.approx([*means, means[1] - means[0]], rel=1e-2)
     assert "is a sweep, the other is none" in refused("compare", str(runs / "a"), "a")
+    sweep({"rps": [8], "seed": [0, 1]}, scheduler="vllm", out=tmp_path / "c", **small | {"requests": 30})
+    append_row(tmp_path / "c", Failure({**load_sweep(tmp_path / "c")[0].config, "seed": 2}, {}, "no memory", "failed"))
+    *rows, last = lines_of(capsys, tmp_path / "a", tmp_path / "c")
+    assert last.endswith("no intervals; 6 runs have no partner; B: 1 of 3 runs failed and is left out")
+    assert not any("\u00b1" in row for row in rows)
 
 
 def test_what_cannot_be_compared_is_one_line(runs, tmp_path, refused):

@@ -3,11 +3,14 @@
 import os
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 
 from specsim.files.kept import write_whole
+from specsim.files.staging import Unwritable
 from specsim.kernels import compile_cache
+from specsim.kernels.compiling import compiling as into_folder
 
 COMPILE = "from specsim.kernels import compiled_loops; compiled_loops()"
 CRASH = f"{COMPILE}; import os; os.kill(os.getpid(), 11)"
@@ -110,3 +113,6 @@ def test_kernels_of_other_sources_lie_elsewhere(tmp_path, monkeypatch):
         files.append(file)
     assert len(set(files)) == len(files)
     assert [each.is_file() for each in files] == [False, False] + [True] * compile_cache.MOST_KEPT
+    monkeypatch.setattr("zipfile.ZipFile.extractall", Mock(side_effect=OSError(28, "No space left")))
+    with pytest.raises(Unwritable, match=r"/specsim-\w+: cannot be written: No space left; expected"), into_folder():
+        pass

@@ -12,6 +12,7 @@ from specsim import Sweep, sweep
 from specsim.metrics import seeds
 from specsim.metrics.tables import mean_of, means_table, number
 from tests.made import refusal
+from tests.unit.test_plots import caption
 
 MEASURE = "slo_attainment"
 
@@ -212,9 +213,13 @@ def test_a_sweep_knows_its_winners_and_the_map_has_a_cell_for_each_point():
     means = runs.means().query("slo_class == 'all'").groupby(["rps", "slo_scale", "acceptance.alpha"])["mean"].max()
     assert found["mean"].tolist() == pytest.approx(means.tolist())
     found = found.set_index(["acceptance.alpha", "rps", "slo_scale"])
-    assert [len(axes.patches) for axes in runs.select(acceptance__alpha=0.5).map("rps", "slo_scale").axes] == [4]
+    one = runs.select(acceptance__alpha=0.5)
+    assert [len(axes.patches) for axes in one.map("rps", "slo_scale").axes] == [4]
+    assert "slo_scale 2, requests 20, acceptance.alpha 0.5. " in one.select(slo_scale=2.0).figure().caption
     zipped = Sweep([each for each in runs if (each.config["rps"] == 2) == (each.config["slo_scale"] == 0.5)])
-    assert [len(axes.patches) for axes in zipped.map("rps", "acceptance.alpha").axes] == [4], "a scale for each rate"
+    figure = zipped.map("rps", "acceptance.alpha")
+    assert [len(axes.patches) for axes in figure.axes] == [4], "a scale for each rate"
+    assert "What differs along with rps: slo_scale." in caption(figure)
     (legend,) = runs.select(scheduler="fcfs").map("acceptance.alpha", "slo_scale", of="rps").legends
     assert "rps = 2" in {text.get_text() for text in legend.get_texts()}
     unset = sweep({"acceptance_scale": [None, 0.3], "rps": [20]}, scheduler="vllm_spec", trace="poisson", requests=20)

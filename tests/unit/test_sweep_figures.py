@@ -231,6 +231,14 @@ def test_the_lines_of_a_paper_s_figure_are_means_over_seeds_and_have_names_of_on
     (line,) = runs.select(scheduler="continuous").figure("slo_attainment", names=names).figure.axes[0].containers
     assert line.lines[0].get_color() == PALETTE[2]
     assert (figure.get_supxlabel(), text[:10]) == ("", "Means over")
+    names = {"fcfs": "first come, first served, as in a queue", "continuous": "a_policy_with_a_name"}
+    figure = runs.figure("mean_ttft_s", "p99_e2el_s", names=names).figure
+    assert [axes.get_ylabel() for axes in figure.axes] == ["Mean TTFT (s)", "P99 E2E latency (s)"]
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        one, other = (text.get_window_extent() for text in axes.texts)
+        assert min(one.y1, other.y1) - max(one.y0, other.y0) <= 2, "names overlap"
+        assert max(one.x1, other.x1) < axes.get_window_extent().x1 + 4
 
 
 def test_bands_are_the_intervals_of_paired_differences(runs):
@@ -238,13 +246,13 @@ def test_bands_are_the_intervals_of_paired_differences(runs):
     (axes,) = figure.axes
     paired = runs.paired(against="fcfs").query("slo_class == 'all' and scheduler == 'continuous'")
     np.testing.assert_allclose(axes.lines[0].get_ydata(), 100 * paired["mean"])
-    low, high = axes.collections[0].get_datalim(axes.transData).intervaly
-    reach = 100 * paired["half_width"]
-    assert (low, high) == pytest.approx(
-        ((100 * paired["mean"] - reach).clip(lower=-100).min(), (100 * paired["mean"] + reach).clip(upper=100).max())
-    )
+    middle, reach = 100 * paired["mean"], 100 * paired["half_width"]
+    ends = (middle - reach).clip(lower=-100).min(), (middle + reach).clip(upper=100).max()
+    assert axes.collections[0].get_datalim(axes.transData).intervaly == pytest.approx(ends)
     assert figure.get_figwidth() == 3.35
     assert "minus fcfs" in axes.get_ylabel()
+    (zero,) = axes.collections[1].get_segments()
+    assert zero.tolist() == [[2, 0], [20, 0]], "no line strikes through the names"
 
 
 def test_a_paper_s_figures_are_few_files_with_their_captions(runs, tmp_path):
@@ -273,6 +281,8 @@ def test_what_cannot_be_shown_is_refused(runs):
     assert "figure: names=['fcfs']: expected a text by" in refusal(runs.figure, names=["fcfs"])
     assert "figure: of=chatt: slo_attainment is of no such class" in refusal(runs.figure, of="chatt")
     assert runs.figure(of="worst").caption.startswith("Requests of worst. Means")
+    said = refusal(runs.figure, "mean_ttft_s", of="worst")
+    assert said.endswith("mean_ttft_s is of no such class; valid: all, chat, coding, summarization")
     names = ["fcfs", "continuous", "vllm_spec", "sarathi", "priority", "vtc", "fastserve"]
     too_many = sweep({"scheduler": names, "rps": [2, 4]}, trace="poisson", requests=4)
     assert "figure: 7 lines of scheduler; expected 6 or fewer" in refusal(too_many.figure)
@@ -289,8 +299,9 @@ def test_what_goes_along_with_a_scheduler_makes_no_figure_of_its_own():
     axes = axes_of(frame)
     assert (axes.rest, axes.along) == ((), ("acceptance",))
     assert "along with scheduler: acceptance" in caption(curves(frame, axes))
-    said = caption(curves(frame.assign(profile="llama8b_1b_h100", engine="ideal"), axes))
-    assert "Profile llama8b_1b_h100, engine ideal. " in said
+    told = {"profile": "llama8b_1b_h100", "engine": "ideal", "slo_scale": 0.8, "ttft_scale": 1.0}
+    said = caption(curves(frame[["run", "rps"]].assign(**told).join(frame.drop(columns=["run", "rps"])), axes))
+    assert "Profile llama8b_1b_h100, engine ideal, slo_scale 0.8. " in said
     frame.insert(0, "slo.classes.chat.share", 1 - frame["rps"] / 10)
     axes, one = axes_of(frame), axes_of(frame.query("scheduler == 'fcfs'"))
     assert (axes.rest, axes.along, axes.along_x, one.line) == ((), ("acceptance",), (frame.columns[0],), "scheduler")
@@ -309,3 +320,5 @@ def test_failed_runs_are_counted_in_the_caption_and_not_drawn():
     failed = curves(frame, axes_of(without_failures(frame)))
     assert "1 of 6 runs failed and is left out." in caption(failed)
     assert [list(x) for x, _ in lines_of(failed.axes[0])] == [[4, 8], [2, 4, 8]]
+    text = paper_figure(frame.query("scheduler == 'fcfs' or rps == 2"), axes_of(table())).caption
+    assert text.endswith("1 of 4 runs failed and is left out. Every run of scheduler adaserve failed.")

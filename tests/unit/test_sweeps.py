@@ -12,8 +12,8 @@ from specsim import SpecsimError, Sweep, load_run, load_sweep, simulate, sweep
 from specsim.cli import main
 from specsim.figures import plots
 from specsim.metrics.sweep_table import in_short
-from specsim.store.runs import sealed
 from specsim.store.scan import labels_of
+from tests.files import reseal
 from tests.made import refusal
 
 SMALL = {"trace": "poisson", "requests": 8, "acceptance": "bernoulli", "profile": "llama8b_1b_h100"}
@@ -96,13 +96,6 @@ def test_files_that_changed_between_runs_are_a_key(tmp_path, monkeypatch):
     assert "trace.read.sha256" in refusal(lambda: load_sweep("all").means(by=["slo_class"]))
 
 
-def resealed(folder, *less):
-    """Let the run in a folder say anew what it is made of, without what it says of these keys."""
-    provenance = json.loads((folder / "provenance.json").read_text())
-    kept = {key: value for key, value in provenance.items() if key not in ("sha256", *less)}
-    (folder / "provenance.json").write_text(json.dumps(sealed(kept, folder)))
-
-
 def test_the_same_run_twice_is_counted_once_with_a_note_and_with_other_results_refused(copied):
     first = load_sweep(copied)[0].folder
     copy = shutil.copytree(first, copied / "a copy")
@@ -114,14 +107,14 @@ def test_the_same_run_twice_is_counted_once_with_a_note_and_with_other_results_r
     metrics["specsim"]["slo_attainment"] = 0.123
     (copy / "metrics.json").write_text(json.dumps(metrics))
     assert "metrics.json is damaged" in load_sweep(copied).whole_notes[0]
-    resealed(copy)
+    reseal(copy)
     with pytest.raises(SpecsimError, match=r" and 'a copy' .* different results"):
         load_sweep(copied)
 
 
 def test_a_run_of_an_earlier_version_is_left_out_with_a_note(copied):
     first = load_sweep(copied)[0].folder
-    resealed(first, "varies_with_seed")
+    reseal(first, varies_with_seed=None)
     said = "does not say what its seed drew: an earlier version stored it; run it again"
     assert load_sweep(copied).whole_notes == (f"left out: {first.name!r} {said}",)
     assert len(load_sweep(copied)) == 7
