@@ -42,16 +42,3 @@ def test_what_killed_runs_left_is_cleared_and_nothing_else(tmp_path):
     with only_one(tmp_path / "s.parquet"):
         assert {each.name for each in tmp_path.iterdir()} == keep | {".s.parquet.lock"}
     assert {each.name for each in tmp_path.iterdir()} == keep
-
-
-def test_the_lock_ends_with_an_error_inside(tmp_path):
-    for _ in range(2):
-        with pytest.raises(OSError, match="inside"), only_one(tmp_path / "s.parquet"):
-            raise BlockingIOError("inside")
-
-
-@pytest.mark.skipif(os.name != "posix", reason="paths of Linux and macOS")
-def test_a_place_that_cannot_be_locked(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(SpecsimError, match="file/s: cannot be written under a lock: "), only_one(tmp_path / "file/s"):
-        pytest.fail("locked")
