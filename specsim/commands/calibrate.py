@@ -83,7 +83,7 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
         say(f"note: {note}")
     changed = ["overhead_s", "request_s", *(("pipeline_steps", "frontend_s") if fit.whole else ())]
     changed += ["draft_launch_s", "speculation_s"] if len(plain) < len(points) else []
-    say(f"{chosen.engine} with {', '.join(f'{key} {keys[key]:g}' for key in changed)}")
+    say(f"{chosen.engine} with {', '.join(f'{key} {getattr(engine, key) or 0.0:.4g}' for key in changed)}")
     say(*aligned([HEAD, *(_row(each) for each in table)], left=1))
     say(*([] if fit.whole else ["TTFT was not fitted: --all fits pipeline_steps and frontend_s to it"]))
     say(out, figure)

@@ -236,9 +236,9 @@ def without_drafter(profile: Profile) -> Profile:
 
 def _beside(profile: Profile, draft: ModelLatency) -> Profile:
     stated, alone = profile.stated_usable_kv_bytes, profile.stated_alone_kv_bytes
-    if stated is not None:
-        alone = stated + profile.draft.weights_bytes if alone is None else alone
-        stated = alone - draft.weights_bytes
+    if stated is not None and alone is None:
+        alone = stated + profile.draft.weights_bytes
+    stated = None if alone is None else alone - draft.weights_bytes
     return replace(profile, draft=draft, stated_usable_kv_bytes=stated, stated_alone_kv_bytes=alone)
 
 

@@ -288,6 +288,8 @@ def _lookahead(node: CheckedMapping, order: str) -> bool:
     lookahead = node.given("lookahead") and node.flag("lookahead")
     if lookahead and order != "mixed":
         node.fail("lookahead", "false where prompts are read first")
+    if lookahead and node.values.get("reserves") == "max_tokens":
+        node.fail("lookahead", "false where reserves is max_tokens")
     return lookahead
 
 

@@ -15,9 +15,8 @@ from specsim.acceptance.recorded import PROBABLE, RecordedTexts
 from specsim.acceptance.trace import AcceptanceTrace, Layout, Pools, Stretches
 from specsim.cluster.clients import Turns
 from specsim.cluster.routing import Router, router_factory
-from specsim.cluster.split import Splitting
 from specsim.config.groups import Choice, Choices, shipped_names
-from specsim.config.schema import Settings, Shed, Split
+from specsim.config.schema import Settings, Shed
 from specsim.core.request import Bools, Floats, Ints, Prefixes, Requests
 from specsim.errors import SpecsimError, represented
 from specsim.files.yaml_file import peek_yaml, shipped
@@ -31,8 +30,8 @@ from specsim.pass_shape import PassShape
 from specsim.registry import asked
 from specsim.runs.hardware import Fleet
 from specsim.schedulers.loading import MAKERS, SchedulerFactory, Serving
+from specsim.schedulers.parts.batching import RESERVES
 from specsim.server.admission import AdmissionControl
-from specsim.server.state import Hardware
 from specsim.simulation import Simulation
 from specsim.workload.sessions import prefixes_of_turns
 from specsim.workload.trace import Trace
@@ -89,50 +88,6 @@ def _of_name(name: str, named: str) -> dict[str, Any]:
         raise SpecsimError(f"{named}: {WITHIN}: {represented(name)}: expected one of {', '.join(sorted(known))}")
     file = shipped("conf") / "router" / f"{name}.yaml"
     return {key: value for key, value in peek_yaml(file).items() if key != "description"}
-
-
-GIGA = 1e9
-
-
-def splitting(split: Split, replicas: int, hardware: Sequence[Hardware]) -> Splitting:
-    """Return how replicas are split of which some only read prompts (`split.prefill`).
-
-    Raises
-    ------
-    SpecsimError
-        One line when no replica would decode, there is no link, or caches of one replica are of no use on another.
-    """
-    prefill, _ = pools(split, replicas)
-    if split.link_gb_per_s is None:
-        raise SpecsimError(f"split.prefill={prefill}: by which link? expected split.link_gb_per_s too (1e9 bytes/s)")
-    _check_layout(hardware)
-    return Splitting(prefill, split.link_gb_per_s * GIGA, split.link_latency_s or 0.0)
-
-
-def pools(split: Split, replicas: int) -> tuple[int, ...]:
-    """Return the sizes of the pools that a run's routers choose in: one, or those that read prompts and that decode.
-
-    Raises
-    ------
-    SpecsimError
-        One line when no replica would decode.
-    """
-    prefill = split.prefill
-    if prefill is None:
-        return (replicas,)
-    if prefill >= replicas:
-        raise SpecsimError(f"split.prefill={prefill}: leaves none to decode; expected fewer than replicas={replicas}")
-    return prefill, replicas - prefill
-
-
-def _check_layout(hardware: Sequence[Hardware]) -> None:
-    for role in ("target", "draft"):
-        found = sorted({getattr(each.memory, f"{role}_token_bytes") for each in hardware})
-        if len(found) > 1:
-            raise SpecsimError(
-                f"split.prefill: the {role}'s cache takes {' or '.join(map(str, found))} bytes per token, by profile; "
-                "expected the same everywhere, since it moves"
-            )
 
 
 def prefixes(settings: Settings, trace: Trace) -> Prefixes:
@@ -447,21 +402,28 @@ def beyond(simulation: Simulation, record: Record) -> Iterator[str]:
 def cache_note(simulation: Simulation, cache_bytes: Sequence[int], rows: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a line where the cache of a replica, which held so many bytes at most, had no room for more of `rows`.
 
-    It had none if another request of the mean prompt did not fit, and more were there at a time than fit.
+    It had none if another request of the mean prompt did not fit with what is reserved for it, and more were there at a
+    time than fit. Where all that may follow is reserved, the latter is enough.
     """
+    reserves = getattr(getattr(simulation.scheduler, "serving", None), "reserves", "prompt")
+    share, most = RESERVES[reserves]
     for each, (its, since_s, until_s, pool) in enumerate(_visits(simulation, rows)):
         memory = simulation.hardware_of(each).memory
         if not its.any():
             continue
-        tokens = int((rows["prompt_tokens"][its] + rows["output_tokens"][its] * (pool != PREFILL) / 2).mean())
-        bytes_each = int(memory.bytes_of(int(rows["prompt_tokens"][its].mean()), 0))
-        room = memory.capacity_bytes - bytes_each
-        if cache_bytes[each] > room and peak(since_s[its], until_s[its]) * bytes_each > memory.capacity_bytes:
-            share = min(cache_bytes[each] / memory.capacity_bytes, 1.0)
+        prompt, alone = rows["prompt_tokens"][its].mean(), pool == PREFILL
+        ahead = 0.0 if alone or not share else np.minimum(simulation.requests.max_tokens[its], most).mean()
+        grown = 0.0 if alone else rows["output_tokens"][its].mean() / 2
+        tokens = int(prompt + (ahead if share == 1 and not alone else grown))
+        bytes_each, newcomer = (int(memory.bytes_of(int(prompt + part * ahead), 0)) for part in (share, 1))
+        full = cache_bytes[each] > memory.capacity_bytes - newcomer or (share == 1 and not alone)
+        if full and peak(since_s[its], until_s[its]) * bytes_each > memory.capacity_bytes:
+            taken = min(cache_bytes[each] / memory.capacity_bytes, 1.0)
             held = memory.capacity_bytes // max(int(memory.bytes_of(tokens, 0)), 1)
+            why = f" or reserved (engine.reserves={reserves})" if share and not alone else ""
             return (
-                f"requests waited while the KV cache of a {pool}replica was full: {share:.0%} of it was taken, it "
-                f"holds {held:,} requests of {tokens:,} tokens, their mean",
+                f"requests waited while the KV cache of a {pool}replica was full{why}: {taken:.0%} of it was taken, it "
+                f"holds {held:,} requests of {tokens:,} tokens, their mean{' with max_tokens' if share == 1 else ''}",
             )
     return ()
 

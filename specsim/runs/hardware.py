@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from specsim.cluster.split import Splitting
 from specsim.config.groups import Choices
-from specsim.config.schema import Settings, written
+from specsim.config.schema import Settings, Split, written
 from specsim.core.protocols import Drafting
 from specsim.errors import SpecsimError
 from specsim.latency.drafter import Drafter, check_model, drafter_from_mapping, equipped, without_drafter
@@ -229,3 +230,47 @@ def _with_drafter(profile: Profile, named: str, drafter: Drafter, beside: str) -
     check_model(profile.target, named)
     check_model(profile.draft, named)
     return equipped(profile, drafter, beside)
+
+
+GIGA = 1e9
+
+
+def splitting(split: Split, replicas: int, hardware: Sequence[Hardware]) -> Splitting:
+    """Return how replicas are split of which some only read prompts (`split.prefill`).
+
+    Raises
+    ------
+    SpecsimError
+        One line when no replica would decode, there is no link, or caches of one replica are of no use on another.
+    """
+    prefill, _ = pools(split, replicas)
+    if split.link_gb_per_s is None:
+        raise SpecsimError(f"split.prefill={prefill}: by which link? expected split.link_gb_per_s too (1e9 bytes/s)")
+    _check_layout(hardware)
+    return Splitting(prefill, split.link_gb_per_s * GIGA, split.link_latency_s or 0.0)
+
+
+def pools(split: Split, replicas: int) -> tuple[int, ...]:
+    """Return the sizes of the pools that a run's routers choose in: one, or those that read prompts and that decode.
+
+    Raises
+    ------
+    SpecsimError
+        One line when no replica would decode.
+    """
+    prefill = split.prefill
+    if prefill is None:
+        return (replicas,)
+    if prefill >= replicas:
+        raise SpecsimError(f"split.prefill={prefill}: leaves none to decode; expected fewer than replicas={replicas}")
+    return prefill, replicas - prefill
+
+
+def _check_layout(hardware: Sequence[Hardware]) -> None:
+    for role in ("target", "draft"):
+        found = sorted({getattr(each.memory, f"{role}_token_bytes") for each in hardware})
+        if len(found) > 1:
+            raise SpecsimError(
+                f"split.prefill: the {role}'s cache takes {' or '.join(map(str, found))} bytes per token, by profile; "
+                "expected the same everywhere, since it moves"
+            )

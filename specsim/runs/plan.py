@@ -19,10 +19,9 @@ from specsim.files.staging import readable_name
 from specsim.files.yaml_file import peek_yaml
 from specsim.latency.drafter import Separate
 from specsim.registry import ENTRY_POINTS, TARGET
-from specsim.runs.checks import pools
 from specsim.runs.execute import guarded
 from specsim.runs.executors import LOCAL, check_executor
-from specsim.runs.hardware import Fleet
+from specsim.runs.hardware import Fleet, pools
 from specsim.runs.objects import NO_OBJECTS, Handed, Objects
 from specsim.runs.prepare import Experiment, hardware, prepare
 from specsim.runs.processes import in_processes, told

@@ -32,14 +32,12 @@ from specsim.runs.checks import (
     guarded,
     misfit_notes,
     pair_note,
-    pools,
     prefixes,
     router,
     routing_notes,
-    splitting,
     turns,
 )
-from specsim.runs.hardware import EngineOnProfile, Fleet, closed_loop, counted, fleet
+from specsim.runs.hardware import EngineOnProfile, Fleet, closed_loop, counted, fleet, pools, splitting
 from specsim.runs.objects import NOTHING, Handed, Objects
 from specsim.runs.provenance import plugins_sha256
 from specsim.schedulers.loading import EngineBatching, SchedulerFactory, scheduler_factory

@@ -60,6 +60,7 @@ class Serving(NamedTuple):
     as_engine : whether it batches as the run's engine.
     maker : the engine that ships it, a key of `MAKERS`, or None.
     order : the order in which its engine reads prompts, as in `EngineBatching`; None: any.
+    reserves : what has cache at admission, a key of `specsim.schedulers.parts.batching.RESERVES`.
     verify_tokens : its constant verification budget; None: it has none, or one that follows profile and batch.
     limits : those of a batch by their keys, the engine's included; without those that it does not state.
     """
@@ -67,6 +68,7 @@ class Serving(NamedTuple):
     as_engine: bool = False
     maker: str | None = None
     order: str | None = None
+    reserves: str = "prompt"
     verify_tokens: float | None = None
     limits: Mapping[str, int] = {}
 
@@ -126,8 +128,9 @@ def scheduler_factory(
 
     example = make()
     stated = {key: each for key in (MAX_NUM_SEQS, TOKENS) if type(each := arguments.get(key)) is int}
-    serving = _serving(mapping, source)._replace(limits=stated)
-    return SchedulerFactory(make, example, serving)
+    serving = _serving(mapping, source)
+    reserves = limits.reserves if serving.as_engine else serving.reserves
+    return SchedulerFactory(make, example, serving._replace(limits=stated, reserves=reserves))
 
 
 def check_properties(scheduler: object, source: str) -> None:
@@ -174,7 +177,9 @@ def _as_engine(mapping: dict[str, Any], engine: EngineBatching) -> dict[str, Any
     if MAX_NUM_SEQS in limits and type(budget) is int:
         limits[MAX_NUM_SEQS] = min(limits[MAX_NUM_SEQS], max(budget, 1))
     own = "lookahead" if engine.order == "mixed" else "chunked_prefill"
-    part = {"_target_": BY_ORDER[engine.order], own: getattr(engine, own), "reserves": engine.reserves}
+    own_keys = {own: getattr(engine, own), "reserves": engine.reserves}
+    told = {key: each for key, each in own_keys.items() if each != EngineBatching._field_defaults[key]}
+    part = {"_target_": BY_ORDER[engine.order], **told}
     return {**mapping, **limits, **({"batching": part} if as_engine else {})}
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from specsim import iterations, load_run, simulate
 from specsim.config.configured import from_words
-from specsim.files.yaml_file import shipped
+from specsim.files.yaml_file import read_yaml, shipped
 from specsim.latency.drafter import without_drafter
-from specsim.latency.profile import load_profile
+from specsim.latency.profile import load_profile, profile_from_mapping
 from specsim.metrics.requests import SPLIT_COLUMNS
 from specsim.runs.plan import checked
 from specsim.runs.prepare import prepare
@@ -49,6 +49,8 @@ def test_each_replica_has_the_time_and_the_memory_of_its_profile():
         if scheduler == "continuous":
             assert prepare(tight).simulation.memory.capacity_bytes == 16_200_000_000 - 16_060_522_496
     assert "leave no memory" in refusal(prepare, tight)
+    told = read_yaml(shipped("conf") / "profile" / f"{H100}.yaml") | {"usable_kv_bytes_alone": 7 * 10**9}
+    assert without_drafter(profile_from_mapping(told, "mine")).usable_kv_bytes == 7 * 10**9
 
 
 def test_the_first_profile_says_the_baseline_the_engine_and_what_else_it_suggests():

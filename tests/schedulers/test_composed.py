@@ -11,6 +11,7 @@ import pytest
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.loading import scheduler_factory
+from specsim.schedulers.parts.batching import RESERVES, Reserve
 from specsim.schedulers.sarathi import TokenBudget
 from specsim.schedulers.vllm_spec import FixedChains
 from specsim.simulation import Simulation, run
@@ -112,9 +113,10 @@ def test_steps_at_once_keep_the_same_slots(tokens):
 
 
 @pytest.mark.parametrize("batching", [TokenBudget, PrefillFirst])
-@pytest.mark.parametrize(("reserves", "together"), [("prompt", 8), ("estimate", 7), ("max_tokens", 3)])
-def test_an_engine_that_reserves_what_may_follow_never_preempts(batching, reserves, together):
+@pytest.mark.parametrize(("reserves", "together"), [("prompt", 8), ("estimate", 7), ("clipped", 6), ("max_tokens", 3)])
+def test_an_engine_that_reserves_what_may_follow_never_preempts(batching, reserves, together, monkeypatch):
     """Texts of 20 + 60 tokens on a cache of 250: 3 whole ones; an estimate lets 2, 1 and 1 more in behind them."""
+    monkeypatch.setitem(RESERVES, "clipped", Reserve(1.0, 20))
     told = requests([0.0] * 8, [20] * 8, [60] * 8)
     pool = replace(memory(told, block_tokens=1), capacity_bytes=250 * 3)
     scheduler = Composed(batching(8, 512, 0.0, reserves=reserves), FixedChains(0))

@@ -233,6 +233,7 @@ def test_sizes_are_those_named_then_multiples():
         ({"overhed_s": 1.0}, "overhead_s"),
         ({"batching": "chunked"}, "batching: 'chunked' is unknown; valid: mixed, prompts_first"),
         ({"lookahead": True, "batching": "prompts_first"}, "lookahead: True"),
+        ({"lookahead": True, "reserves": "max_tokens"}, "lookahead: True is not false where reserves is max_tokens"),
         ({"chunked_prefill": False}, "chunked_prefill: False is not true where prompts are mixed"),
         ({"reserves": "outputs"}, "reserves: 'outputs' is unknown; valid: estimate, max_tokens, prompt"),
         ({"pipeline_steps": {"speculating": 1}}, "pipeline_steps.other: missing key"),

@@ -27,10 +27,10 @@ NONE_SCHEDULED = Scheduled(NOBODY, NOBODY)
 
 
 class Reserve(NamedTuple):
-    """Tokens that may follow and need cache at admission: a share of each running request's, the most of a newcomer."""
+    """Cache at admission for what may follow: so many tokens of a newcomer at most, a share of them of the others."""
 
     running_share: float
-    newcomer_tokens: int
+    most_tokens: int
 
 
 RESERVES = {
@@ -39,8 +39,8 @@ RESERVES = {
     "estimate": Reserve(0.098, 4096),
 }
 """Engines reserve. vLLM: a prompt. TensorRT-LLM's GUARANTEED_NO_EVICT: all that may follow, so that it never
-preempts. SGLang's `PrefillAdder`: of a newcomer 4,096 tokens (CLIP_MAX_NEW_TOKENS_ESTIMATION), of the others the share
-that its `new_token_ratio` reaches after 600 steps (0.7 before, and after a retraction more, which is not modelled)."""
+preempts. SGLang's `PrefillAdder`: 4,096 tokens (CLIP_MAX_NEW_TOKENS_ESTIMATION), of running requests the share that
+its `new_token_ratio` reaches after 600 steps (0.7 before, and after a retraction more, which is not modelled)."""
 
 
 class Admission(NamedTuple):
@@ -49,7 +49,7 @@ class Admission(NamedTuple):
     Attributes
     ----------
     most_requests : batch slots, those taken included.
-    watermark : share of the pool left free while any request runs (vLLM's 1%).
+    watermark : share of the pool left free while any request runs (vLLM's 1%), where prompts alone are reserved.
     drafting : whether the drafter will cache the prompt too.
     draft_tokens : what a request with nothing to read may verify at once, beside its own token.
     lookahead : draft tokens that cache is kept for, behind what a request is to verify.
@@ -68,7 +68,7 @@ class Admission(NamedTuple):
         taken = len(view.running)
         share, most_ahead = RESERVES[self.reserves]
         if taken and share:
-            free_bytes = min(free_bytes, view.free_bytes - self._reserved_bytes(view, share))
+            free_bytes = min(free_bytes, view.free_bytes - self._reserved_bytes(view))
         elif taken:
             free_bytes -= self.watermark * view.capacity_bytes
         line = islice(view.waiting, max(self.most_requests - taken, 0))
@@ -89,10 +89,10 @@ class Admission(NamedTuple):
                     return
                 yield request, tokens
 
-    def _reserved_bytes(self, view: View, share: float) -> float:
-        """Return the bytes by which the running requests may grow, this share of what may follow their texts."""
-        ids, pending = view.running, view.pending(view.running)
-        ahead = np.ceil(share * (view.max_tokens[ids] - view.emitted_tokens[ids])).astype(np.int64)
+    def _reserved_bytes(self, view: View) -> float:
+        """Return the bytes by which the running requests may grow into what is reserved for them."""
+        ids, pending, (share, most) = view.running, view.pending(view.running), RESERVES[self.reserves]
+        ahead = np.ceil(share * np.minimum(view.max_tokens[ids] - view.emitted_tokens[ids], most)).astype(np.int64)
         text = view.target_cached[ids] + pending
         drafted = text + ahead if self.drafting else view.draft_cached[ids]
         return float(view.growth_bytes(ids, text + ahead, drafted).sum())
