@@ -22,12 +22,10 @@ NEWEST = max((each for each in shipped_names("engine") if "vllm" in each), key=l
 MISSPELT = [
     ("scheduler=adasrve", "scheduler=adasrve", "'adaserve'"),
     ("scheduler=EAGLE", "expected drafter=eagle"),
-    ("scheduler=adaspec", "expected scheduler=specserve"),
     ("engine=vllm", f"did you mean '{NEWEST}'"),
     ("slo=strict", "valid: absolute, adaserve"),
     ("slo.classes.coding.tpot_ms=20", "did you mean 'tpot_s', in seconds?"),
     ("tpot_slo_ms=20", "slo.classes.chat.tpot_s=0.05, in seconds"),
-    ("engine.max_batch_size=64", "expected scheduler.max_num_seqs=N"),
     ("mem_fraction_static=0.9", "0.9 of profile.memory_bytes, or as the file says (docs/your-profile.md)"),
     *((f"trace.{word}=5", f"expected {own}") for word, own in (("rate", "rps=R"), ("users", "concurrency=N"))),
     *((f"router.{word}=5", f"expected {own}") for word, own in (("duration", "requests=N"), ("seed", "seed=, a key"))),
@@ -57,7 +55,6 @@ WORDS = [
     ("rps=linspace(1,2)", "linspace", "range()"),
     ("scheduler=interval(1,2)", "interval()", "optimising sweeper"),
     ("rps=glob(*)", "rps=glob(*)", "names of a group"),
-    ("rps=range(5,1)", "rps=range(5,1)", "0 values"),
     ("rps=range(0,1e9,0.1)", "rps=range(0,1e9,0.1)", "100000"),
     ("trace=glob(./*.csv)", "glob(./*.csv)", "with commas"),
     ("trace=glob(azure*,mooncake*)", "excludes nothing", "glob([a*,b*])"),
@@ -83,7 +80,6 @@ HYDRA = [
     ("--cfg job -p slo.classes.codng", "slo.classes.codng", "'coding'"),
     ("--rps=2", "--rps=2", "expected rps=2"),
     ("-m --jobs 0", "jobs=0", "between 1 and 1024"),
-    ("-x", "-x"),
 ]
 
 TWICE = [
@@ -125,13 +121,10 @@ WORLDS = [
     *((f"trace=azure_code trace.resample={value}", "trace.resample") for value in ("0", "1e9")),
     ("trace=bursts trace.resample=60", "trace.resample", "changes nothing"),
     ("slo.classes={}", "slo.classes", "changes nothing"),
-    ("trace=adaserve_fig8 trace.point=9", "trace.point: 9", "4.8"),
-    ("profile.form=table", "'table'", "roofline"),
     ("timeout_s=0", "timeout_s: 0"),
     ("shed.waiting=3 concurrency=4", "shed and concurrency=4"),
     ("concurrency=6", "between 1 and 5"),
     ("concurrency=4 rps=2.0", "rps: 2", " and concurrency=4"),
-    ("concurrency=4 warmup=[0,5]", "warmup"),
     (f"scheduler=threshold drafter=medusa drafter.weights_share=1.0 {SMALL_GPUS}", "leave no memory for KV"),
 ]
 IDLE = [
@@ -275,7 +268,6 @@ def test_a_mistake_in_the_points_of_a_sweep_is_told_before_anything_runs(run_ref
         ("trace fetch poisson", "not published"),
         ("run --request-rate 4", "expected rps=R"),
         ("run --max-concurrency=8", "expected concurrency=N"),
-        ("run qps=4", "expected rps=R"),
         ("run trace=burstgpt", "expected trace=./FILE: BurstGPT_1.csv"),
         ("run trace=poisson --against vlm", "--against vlm: scheduler=vlm: unknown; did you mean 'vllm'?"),
         ("run trace=poisson --against adaserve", "--against adaserve: adaserve is the scheduler of the run itself"),
@@ -287,7 +279,6 @@ def test_a_mistake_in_the_points_of_a_sweep_is_told_before_anything_runs(run_ref
         ("sweep status .", "'.' holds no sweep; expected the out= of"),
         ("find trace=poisson --target 90", "--target 90: expected a share above 0 up to 1, or a percentage"),
         ("find trace=poisson --rates 3", "--rates 3: expected LOW..HIGH in requests/s, such as 0.5..64"),
-        ("find trace=poisson --rates 3..1", "--rates 3..1: expected LOW..HIGH in requests/s, such as 0.5..64"),
         *(
             (f"find {word} 3", "find chooses it; expected --rates LOW..HIGH")
             for word in ("rps=3", "qps=3", "--request-rate")

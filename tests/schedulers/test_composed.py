@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import numpy as np
 import pytest
 
+from specsim.cluster.split import Splitting
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.loading import scheduler_factory
@@ -79,6 +81,12 @@ def test_a_prompt_longer_than_a_pass_is_read_in_parts_that_the_drafter_reads_too
     passes = run(simulation(told, [8] * 3, made, pool=memory(told, 9.0))).passes
     assert [tokens for tokens in passes["prefill_tokens"].tolist() if tokens] == [64, 64, 64, 64, 52, 52, 30, 30]
     assert (np.flatnonzero(passes["prefill_tokens"]) == np.arange(8)).all()
+
+
+def test_a_request_that_was_read_elsewhere_joins_where_its_drafts_have_room():
+    told = requests([0.0] * 4, [3] * 4, [20] * 4)
+    made = simulation(told, [20] * 4, lambda: Composed(TokenBudget(8, 16, 0.0), FixedChains(8)))
+    assert np.isfinite(run(replace(made, replicas=2, split=Splitting(1, inf))).progress.finish_s).all()
 
 
 # --- cache that is kept for drafts: what each decode verifies, and as many drafts behind that -------------------------

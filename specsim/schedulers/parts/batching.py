@@ -155,9 +155,11 @@ def prompt_chunks(view: View, admission: Admission, most_tokens: int, free_bytes
     left = most_tokens
     if left > 0:
         for request, need in admission.candidates(view, free_bytes):
+            drafts = admission.draft_tokens if need == 1 and view.emitted_tokens[request] > 0 else 0
+            if drafts and need + drafts > left:
+                break
             chosen.append((request, min(need, left)))
-            joins = need == 1 and view.emitted_tokens[request] > 0
-            left -= need + admission.draft_tokens if joins else need
+            left -= need + drafts
             if left <= 0:
                 break
     return _scheduled(chosen)
