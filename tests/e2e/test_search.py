@@ -91,7 +91,7 @@ def coarse(monkeypatch):
 
 
 ANSWER = [
-    f"4.7% more or less ({COMPOSED}), or ",
+    f"4.4% more or less ({COMPOSED}), or ",
     "drafts bring 3.8% less or more (median error of predicted speed-ups)",
     "note: engine=vllm_0_15 (with profile=llama8b_1b_h100), as suggested there",
     "note: MISMATCHED PAIR: acceptance=llama70b_1b is of Llama-3.1-70B",
