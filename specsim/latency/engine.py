@@ -241,7 +241,7 @@ def engine_from_mapping(mapping: Mapping[str, Any], source: str) -> Engine:
         eager_factor=graphs[1],
         blackwell=None if on_blackwell == [graphs] else on_blackwell[0],
         expands=node.choice("verification", VERIFICATIONS) == "batch_expansion",
-        pipeline_steps=_steps(node, "other"),
+        pipeline_steps=_steps(node),
         speculating_steps=_further(node, "pipeline_steps", 0, MOST_STEPS),
         frontend_s=node.number("frontend_s"),
         batches=_batches(node, "other"),
@@ -276,12 +276,13 @@ def _further(node: CheckedMapping, name: str, *bounds: int) -> int | None:
     return node.child(name).whole(case, *bounds) if isinstance(given, Mapping) and case in given else None
 
 
-def _steps(node: CheckedMapping, case: str) -> int:
+def _steps(node: CheckedMapping) -> int:
+    """Return the steps decided ahead without speculation."""
     if not isinstance(node.values["pipeline_steps"], Mapping):
         return node.whole("pipeline_steps", 0, MOST_STEPS)
     by_case = node.child("pipeline_steps")
-    by_case.only((case, FURTHER["pipeline_steps"]))
-    return by_case.whole(case, 0, MOST_STEPS)
+    by_case.only(("other", FURTHER["pipeline_steps"]))
+    return by_case.whole("other", 0, MOST_STEPS)
 
 
 def _lookahead(node: CheckedMapping, order: str) -> bool:

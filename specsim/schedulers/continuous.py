@@ -21,6 +21,7 @@ from specsim.core.trees import Forest
 from specsim.schedulers.parts.batching import (
     NONE_SCHEDULED,
     Admission,
+    Reserves,
     Scheduled,
     catch_up_tokens,
     keeping_cache,
@@ -50,7 +51,7 @@ class PrefillFirst(Batching):
     max_num_batched_tokens: int
     watermark: float
     chunked_prefill: bool = False
-    reserves: str = "prompt"
+    reserves: Reserves = "prompt"
     stationary = True
 
     def __post_init__(self) -> None:

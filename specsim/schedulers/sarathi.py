@@ -18,6 +18,7 @@ from specsim.core.protocols import View
 from specsim.core.request import Bools, Ids, Ints
 from specsim.schedulers.parts.batching import (
     Admission,
+    Reserves,
     Scheduled,
     catch_up_tokens,
     decoding,
@@ -47,7 +48,7 @@ class TokenBudget(Batching):
     max_num_batched_tokens: int
     watermark: float
     lookahead: bool = False
-    reserves: str = "prompt"
+    reserves: Reserves = "prompt"
     stationary = True
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -33,7 +33,8 @@ class Reserve(NamedTuple):
     most_tokens: int
 
 
-RESERVES = {
+Reserves = Literal["prompt", "max_tokens", "estimate"]
+RESERVES: dict[str, Reserve] = {
     "prompt": Reserve(0.0, 1),
     "max_tokens": Reserve(1.0, 1 << 30),
     "estimate": Reserve(0.098, 4096),
