@@ -101,5 +101,7 @@ def _own_folder() -> Iterator[Path | None]:
         try:
             yield folder
         except OSError as error:
+            if folder is None:
+                raise
             said = "expected room for compiled kernels, here or in a TMPDIR=FOLDER of your own"
             raise Unwritable(f"{folder}: cannot be written: {error.strerror or error}; {said}") from error

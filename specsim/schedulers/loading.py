@@ -129,8 +129,8 @@ def scheduler_factory(
     example = make()
     stated = {key: each for key in (MAX_NUM_SEQS, TOKENS) if type(each := arguments.get(key)) is int}
     serving = _serving(mapping, source)
-    reserves = limits.reserves if serving.as_engine else serving.reserves
-    return SchedulerFactory(make, example, serving._replace(limits=stated, reserves=reserves))
+    serving = serving._replace(reserves=limits.reserves) if serving.as_engine else serving
+    return SchedulerFactory(make, example, serving._replace(limits=stated))
 
 
 def check_properties(scheduler: object, source: str) -> None:

@@ -43,12 +43,10 @@ def test_each_replica_has_the_time_and_the_memory_of_its_profile():
         assert machine.truth == machine.cost_model == profile
         assert machine.memory.capacity_bytes == profile.usable_kv_bytes
     assert made.hardware[0].truth is made.hardware[1].truth
-    for scheduler in ("continuous", "vllm_spec"):  # 16.1e9 bytes of the target's weights leave 1.4e8.
-        words = [f"scheduler={scheduler}", f"profile={H100}", "profile.memory_bytes=18e9", "trace=poisson"]
-        (tight,) = from_words(words, sweep=False)
-        if scheduler == "continuous":
-            assert prepare(tight).simulation.memory.capacity_bytes == 16_200_000_000 - 16_060_522_496
-    assert "leave no memory" in refusal(prepare, tight)
+    tight = f"profile={H100}", "profile.memory_bytes=18e9", "trace=poisson"
+    plain, drafting = (from_words([f"scheduler={each}", *tight], sweep=False)[0] for each in ("vllm", "vllm_spec"))
+    assert prepare(plain).simulation.memory.capacity_bytes == 16_200_000_000 - 16_060_522_496, "the target's weights"
+    assert "leave no memory" in refusal(prepare, drafting)
     told = read_yaml(shipped("conf") / "profile" / f"{H100}.yaml") | {"usable_kv_bytes_alone": 7 * 10**9}
     assert without_drafter(profile_from_mapping(told, "mine")).usable_kv_bytes == 7 * 10**9
 

@@ -238,8 +238,7 @@ def test_points_beyond_the_memory_are_left_out_and_told(tmp_path, capsys):
     said = capsys.readouterr().out
     assert said.startswith("note: left out, 1 of 21 points: their caches do not fit")
     assert "overhead_s 0.0006, request_s 2e-05" in said
-    words = command(tmp_path / "p.csv", "--all", "--engine", "sglang_0_5", "--out", tmp_path / "more.yaml")
-    assert main(words) == 0
+    assert main(command(tmp_path / "p.csv", "--all", "--engine", "sglang_0_5", "--out", tmp_path / "more.yaml")) == 0
     assert ", pipeline_steps " in capsys.readouterr().out
     assert read_yaml(tmp_path / "more.yaml")["pipeline_steps"]["speculating"] == 0
 

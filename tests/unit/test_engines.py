@@ -12,11 +12,12 @@ from specsim.core.trees import Forest
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.latency.drafter import DecoderHead, Heads, LayersSkipped, Separate, equipped
-from specsim.latency.engine import Batches, Engine, engine_from_mapping
+from specsim.latency.engine import RESERVES, Batches, Engine, engine_from_mapping
 from specsim.latency.profile import load_profile
 from specsim.metrics.requests import VERIFY_PASS
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.runs.prepare import prepare
+from specsim.schedulers.parts import batching
 from specsim.simulated_backend import SimulatedDrafter
 from tests.made import acceptance_trace, ledger_and_view, refusal, requests
 
@@ -278,6 +279,7 @@ def test_a_gpu_of_70_gib_that_is_no_a100_is_large(profile, limits):
     sglang = engine_from_mapping(read_yaml(shipped("conf") / "engine" / "sglang_0_5.yaml"), "engine=sglang_0_5")
     assert sglang.batches_on(load_profile(profile)).max_num_batched_tokens == 8192, "an A100 of 80 GB, too"
     assert [sglang.steps_ahead(speculating=each) for each in (False, True)] == [1, 0]
+    assert {*RESERVES} == {*batching.RESERVES}, "those that schedulers know"
     staged = replace(load_profile(profile), pipeline_parallel_size=2)
     assert engine.batches_on(staged) == Batches("mixed", limits[0], 2 * limits[1], lookahead=True)
 
