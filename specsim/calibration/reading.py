@@ -18,6 +18,7 @@ from specsim.errors import SpecsimError, nearest
 from specsim.latency.drafter import Drafter, equipped
 from specsim.latency.engine import Engine
 from specsim.latency.model import MEMORY_SHARE, ModelLatency, Profile
+from specsim.schedulers.parts.batching import RESERVES
 from specsim.workload.columns import not_a_number, number, tokens
 from specsim.workload.readers import Cells, Damage, FileTable, TableRows, content, open_table
 
@@ -101,9 +102,12 @@ class MeasuredServer:
         return left_bytes / sum(each.kv_bytes_per_token for each in models)
 
     def fits(self, load: BenchLoad, engine: Engine) -> bool:
-        """Return whether all caches fit at any time: beyond, engines queue and preempt by rules of their own."""
+        """Return whether all caches, and what is reserved, fit at any time: beyond, engines queue and preempt."""
         if load.rate:
-            most = float(self._loop(load, engine).shapes.context_tokens.max()) + load.isl
+            share, ahead = RESERVES[engine.batches_on(self.profile).reserves]
+            shapes, whole = self._loop(load, engine).shapes, load.isl + load.osl
+            held = shapes.context_tokens + share * (shapes.requests * whole - shapes.context_tokens)
+            most = float(held.max()) + load.isl + (min(ahead, load.osl) if share else 0)
         else:
             most = load.concurrency * (load.isl + load.osl)
         return most <= self.cache_tokens(load, engine)

@@ -76,6 +76,8 @@ class SplitDispatch:
         rows["cached_tokens"] = requests.prompt_tokens
         self._begun = Begun(**rows, first_token_s=np.full(n, np.nan), draft_kv_tokens=np.zeros(n, dtype=np.int64))
         one_token = replace(requests, max_tokens=np.ones(n, dtype=np.int64))
+        # Nothing is reserved for what is emitted elsewhere; the drafter reads the prompt where a second token follows.
+        self._read = replace(requests, max_tokens=np.minimum(requests.max_tokens, 2))
         self._reading = Dispatch(replicas[:first], router(), one_token, sessions)
         self._decoding = Dispatch(replicas[first:], router(), self._begun, sessions)
         self.replica_of: Ints = np.full(n, -1, dtype=np.int64)
@@ -105,7 +107,7 @@ class SplitDispatch:
         if self._too_long is not None and self._too_long[request]:
             self.replicas[place].refuse(request, self.requests, CONTEXT_LENGTH)
         elif self._fits[request]:
-            self.replicas[place].arrive(request, self.requests)
+            self.replicas[place].arrive(request, self._read)
         else:
             self.replicas[place].refuse(request, self.requests, KV_CAPACITY)
 

@@ -66,8 +66,9 @@ if TYPE_CHECKING:
 
 COLUMN_IN, PANEL_IN, AROUND_IN = 3.35, 1.9, 0.75
 """Width of a column of a paper; height of a panel; width of what stands left of its axes, with the labels' offset."""
-MOST_NAMED, LEAST_CHARACTERS, BEFORE_NAME_IN = 0.45, 10, 0.12
-"""The largest share of a panel that names of lines take, the least of a name in a line, and the room before it."""
+MOST_NAMED, LEAST_CHARACTERS, BEFORE_NAME_IN, UPRIGHT = 0.45, 10, 0.12, 0.75
+"""The largest share of a panel that names of lines take, the least of a name in a line, the room before it, and the
+share of a panel's height that a line of its y axis' label takes."""
 WHOLE = {"all classes": "all", "worst class": "worst"}
 
 
@@ -173,9 +174,12 @@ def _labelled(lines: Sequence[Any], names: Mapping[Any, str], width_in: float) -
     for line in names if unnamed else ():
         if line not in lines:
             raise SpecsimError(f"figure: names={line}: no such line{nearest(str(line), map(word, lines))}")
-    most = max(int(width_in / CHARACTER_IN), LEAST_CHARACTERS)
-    pieces = {line: wrap(name.replace("_", "_ "), most) for line, name in {**names, **unnamed}.items()}
-    return {line: "\n".join(each).replace("_ ", "_") for line, each in pieces.items()}
+    return {line: _wrapped(name, width_in) for line, name in {**names, **unnamed}.items()}
+
+
+def _wrapped(name: str, width_in: float) -> str:
+    pieces = wrap(name.replace("_", "_ "), max(int(width_in / CHARACTER_IN), LEAST_CHARACTERS))
+    return "\n".join(pieces).replace("_ ", "_")
 
 
 def _name_numbers(figure: Figure, key: str, lines: Sequence[Any]) -> list[str]:
@@ -217,7 +221,8 @@ def _draw(
     else:
         # Beyond the last point stand the names.
         axes.hlines(0, means[sweep.x].min(), means[sweep.x].max(), color=GREY, linewidth=0.8, zorder=1)
-        axes.set_ylabel(f"{named(measure, difference=True)}\nminus {labels.get(against, told(sweep.line, against))}")
+        minus = f"minus {labels.get(against, told(sweep.line, against))}".replace("_\n", "_").replace("\n", " ")
+        axes.set_ylabel(f"{named(measure, difference=True)}\n{_wrapped(minus, UPRIGHT * PANEL_IN)}")
         axes.set_ylim(axes.get_ylim())
     ticks = values_of(means, sweep.x)
     axes.set_xticks(ticks, [f"{each:g}" for each in ticks])

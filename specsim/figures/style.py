@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from specsim.config.schema import defaults
 from specsim.metrics.seeds import (
     KEPT_UP,
     OVERLOADED,
@@ -107,13 +108,15 @@ def run_said(block: Mapping[str, Any]) -> list[str]:
 def table_said(table: DataFrame, *keys: str | None) -> list[str]:
     """Return `served_said`, which traces are stand-ins, and `marks_said`, of a `Sweep.table`, failed runs included.
 
-    `keys` are the settings that a figure shows: it says of which values every run failed.
+    `keys` are the settings that a figure shows: of these, and of those with one value left, it says of which values
+    every run failed.
     """
     failed = table[ERROR].notna() if ERROR in table else table[CLASS].isna()
     whole = table[(table[CLASS] == ALL) & ~failed]
     told, short = list(verdicts(whole)), int(whole[f"{PREFIX}too_short"].eq(True).sum())
     said = served_said(table) + sentences(stand_ins_of(table)) + marks_said(told, short, int(failed.sum()))
-    for key in filter(None, keys):
+    alone = [key for key in _settings(whole) if len(values_of(whole, key)) == 1 < len(values_of(table, key))]
+    for key in dict.fromkeys((*filter(None, keys), *alone)):
         lost = [word(each) for each in values_of(table, key) if each not in values_of(whole, key)]
         said += sentences([f"Every run of {key} {', '.join(lost)} failed"] if lost else [])
     return said
@@ -122,14 +125,17 @@ def table_said(table: DataFrame, *keys: str | None) -> list[str]:
 def served_said(table: DataFrame) -> list[str]:
     """Return a sentence that tells the settings of which all runs of a `Sweep.table` have one value.
 
-    Left out are sources, the router, and what is 1 or not set.
+    Left out are sources, the router, what is not set, and factors and replicas of 1.
     """
-    rows = without_failures(table)
-    keys = [key for key in keys_of(rows) if key not in (SEED, CLASS, CODE, "router", "version") and READ not in key]
-    alike = {key: each[0] for key in keys if len(each := values_of(rows, key)) == 1}
-    told = [f"{key} {word(each)}" for key, each in alike.items() if str(each) not in ("None", "1", "1.0")]
+    rows, ones = without_failures(table), {(key, 1) for key, each in defaults().items() if each == 1}
+    alike = {key: each[0] for key in _settings(rows) if len(each := values_of(rows, key)) == 1}
+    told = [f"{key} {word(each)}" for key, each in alike.items() if each is not None and (key, each) not in ones]
     said = ", ".join(each for each in told if len(each) < CAPTION_CHARACTERS)
     return sentences([f"{said[0].upper()}{said[1:]}"] if said else [])
+
+
+def _settings(table: DataFrame) -> list[str]:
+    return [key for key in keys_of(table) if key not in (SEED, CLASS, CODE, "router", "version") and READ not in key]
 
 
 LABEL_POINTS = 8.5

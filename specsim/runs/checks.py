@@ -414,16 +414,17 @@ def cache_note(simulation: Simulation, cache_bytes: Sequence[int], rows: Mapping
         prompt, alone = rows["prompt_tokens"][its].mean(), pool == PREFILL
         ahead = 0.0 if alone or not share else np.minimum(simulation.requests.max_tokens[its], most).mean()
         grown = 0.0 if alone else rows["output_tokens"][its].mean() / 2
-        tokens = int(prompt + (ahead if share == 1 and not alone else grown))
+        whole = share == 1 and not alone
+        tokens = int(prompt + (ahead if whole else grown))
         bytes_each, newcomer = (int(memory.bytes_of(int(prompt + part * ahead), 0)) for part in (share, 1))
-        full = cache_bytes[each] > memory.capacity_bytes - newcomer or (share == 1 and not alone)
+        full = cache_bytes[each] > memory.capacity_bytes - newcomer or whole
         if full and peak(since_s[its], until_s[its]) * bytes_each > memory.capacity_bytes:
             taken = min(cache_bytes[each] / memory.capacity_bytes, 1.0)
             held = memory.capacity_bytes // max(int(memory.bytes_of(tokens, 0)), 1)
             why = f" or reserved (engine.reserves={reserves})" if share and not alone else ""
             return (
                 f"requests waited while the KV cache of a {pool}replica was full{why}: {taken:.0%} of it was taken, it "
-                f"holds {held:,} requests of {tokens:,} tokens, their mean{' with max_tokens' if share == 1 else ''}",
+                f"holds {held:,} requests of {tokens:,} tokens, their mean{' with max_tokens' if whole else ''}",
             )
     return ()
 

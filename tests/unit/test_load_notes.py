@@ -245,12 +245,13 @@ def test_a_run_says_that_its_cache_was_full_while_requests_waited_and_whose():
         notes = simulate("vllm", "poisson", **crowd, **more).notes
         wide, said = (note for note in notes if "extrapolated" in note or "KV cache" in note)
         assert " up to 8,192 batched tokens in a pass of the target, measured to 4,096" in wide
-        assert f"cache of a {pool}replica was full: " in said
-        assert said.endswith(" requests of 9,024 tokens, their mean")
-    reserved = {"engine__reserves": "max_tokens", "engine": "trtllm_1_2", "slo": "one"}
-    (said,) = (each for each in simulate("vllm", "poisson", **crowd, **reserved).notes if "KV cache" in each)
-    assert "full or reserved (engine.reserves=max_tokens): " in said
-    assert said.endswith(" requests of 10,048 tokens, their mean with max_tokens")
+        assert [f" of a {pool}replica was full: " in said, said.endswith(" 9,024 tokens, their mean")] == [True] * 2
+    reserved = crowd | {"engine__reserves": "max_tokens", "engine": "trtllm_1_2", "slo": "one", "rps": 4000}
+    whole = " replica was full or reserved (engine.reserves=max_tokens): ", " 10,048 tokens, their mean with max_tokens"
+    at_once = split | {"engine__max_num_batched_tokens": 10**6}
+    for more, (full, mean) in (({}, whole), (at_once, (" prefill replica was full: ", " 8,000 tokens, their mean"))):
+        (said,) = (each for each in simulate("vllm", "poisson", **reserved, **more).notes if "KV cache" in each)
+        assert [full in said, said.endswith(mean)] == [True] * 2
     for roomy in ({**crowd, "rps": 0.1, "requests": 8}, {**crowd, "replicas": 8}):
         assert not any("KV cache" in note for note in simulate("vllm", "poisson", **roomy).notes)
 

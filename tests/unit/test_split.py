@@ -58,9 +58,9 @@ def test_what_never_fits_one_decode_replica_is_rejected_before_it_is_read():
     told = requests([0.0, 0.0], [40, 10], [60, 9])
     record = played(told, [3, 3], hardware=[large, small])
     assert record.rejected == {0: "kv_capacity"}
-    assert np.isnan(record.progress.first_token_s[0])
-    assert record.progress.emitted_tokens.tolist() == [0, 3]
-    assert record.moves.moved_bytes.tolist() == [0, 30]
+    assert (record.progress.emitted_tokens.tolist(), record.moves.moved_bytes.tolist()) == ([0, 3], [0, 30])
+    record = played(requests([0.0] * 3, [20] * 3, [60] * 3), [3] * 3, "fcfs", hardware=[small, large])
+    assert record.passes["prefill_tokens"].max() == 60, "nothing is reserved for what is emitted elsewhere"
 
 
 @pytest.mark.parametrize("timeout_s", [0.03, 0.06, 0.2, 0.435])

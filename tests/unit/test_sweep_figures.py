@@ -242,15 +242,14 @@ def test_the_lines_of_a_paper_s_figure_are_means_over_seeds_and_have_names_of_on
 
 
 def test_bands_are_the_intervals_of_paired_differences(runs):
-    figure = runs.figure(against="fcfs", columns=1).figure
+    figure = runs.figure(against="fcfs", columns=1, names={"fcfs": "first come, first served, as in a queue"}).figure
     (axes,) = figure.axes
     paired = runs.paired(against="fcfs").query("slo_class == 'all' and scheduler == 'continuous'")
     np.testing.assert_allclose(axes.lines[0].get_ydata(), 100 * paired["mean"])
     middle, reach = 100 * paired["mean"], 100 * paired["half_width"]
-    ends = (middle - reach).clip(lower=-100).min(), (middle + reach).clip(upper=100).max()
-    assert axes.collections[0].get_datalim(axes.transData).intervaly == pytest.approx(ends)
-    assert figure.get_figwidth() == 3.35
-    assert "minus fcfs" in axes.get_ylabel()
+    ends = (middle - reach).clip(lower=-100).min(), (middle + reach).clip(upper=100).max(), 3.35
+    assert (*axes.collections[0].get_datalim(axes.transData).intervaly, figure.get_figwidth()) == pytest.approx(ends)
+    assert axes.get_ylabel().endswith("\nminus first come, first\nserved, as in a queue")
     (zero,) = axes.collections[1].get_segments()
     assert zero.tolist() == [[2, 0], [20, 0]], "no line strikes through the names"
 
@@ -299,9 +298,9 @@ def test_what_goes_along_with_a_scheduler_makes_no_figure_of_its_own():
     axes = axes_of(frame)
     assert (axes.rest, axes.along) == ((), ("acceptance",))
     assert "along with scheduler: acceptance" in caption(curves(frame, axes))
-    told = {"profile": "llama8b_1b_h100", "engine": "ideal", "slo_scale": 0.8, "ttft_scale": 1.0}
+    told = {"profile": "llama8b_1b_h100", "engine": "ideal", "slo_scale": 0.8, "ttft_scale": 1.0, "concurrency": 1}
     said = caption(curves(frame[["run", "rps"]].assign(**told).join(frame.drop(columns=["run", "rps"])), axes))
-    assert "Profile llama8b_1b_h100, engine ideal, slo_scale 0.8. " in said
+    assert "Profile llama8b_1b_h100, engine ideal, slo_scale 0.8, concurrency 1. " in said
     frame.insert(0, "slo.classes.chat.share", 1 - frame["rps"] / 10)
     axes, one = axes_of(frame), axes_of(frame.query("scheduler == 'fcfs'"))
     assert (axes.rest, axes.along, axes.along_x, one.line) == ((), ("acceptance",), (frame.columns[0],), "scheduler")
@@ -320,5 +319,6 @@ def test_failed_runs_are_counted_in_the_caption_and_not_drawn():
     failed = curves(frame, axes_of(without_failures(frame)))
     assert "1 of 6 runs failed and is left out." in caption(failed)
     assert [list(x) for x, _ in lines_of(failed.axes[0])] == [[4, 8], [2, 4, 8]]
+    frame.insert(0, "k", its.map({True: 4, False: 2}))
     text = paper_figure(frame.query("scheduler == 'fcfs' or rps == 2"), axes_of(table())).caption
-    assert text.endswith("1 of 4 runs failed and is left out. Every run of scheduler adaserve failed.")
+    assert text.endswith(" is left out. Every run of scheduler adaserve failed. Every run of k 4 failed.")
