@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from profiler.compose.models import Model
 
 ELEMENT_BYTES, FLOAT_BYTES = 2, 4
-MARKOV = "markov_gemm"
+JOINT, MARKOV = "joint_gemm", "markov_gemm"
 BLACKWELL = ("b200_sxm", "b300_sxm", "gb200", "gb300")
 HOPPER = ("h100_sxm", "h200_sxm")
 LENT = {
@@ -98,7 +98,7 @@ def _of_head(phase: str, operators: Sequence[Any], model: Model, logits: dict[st
         if name_of(operator) == f"{phase}_qkv_gemm":
             operator["Gemm"]["k"] *= 2
     hidden = model.whole("hidden_size")
-    found = [{"Gemm": logits | {"name": f"{phase}_joint_gemm", "n": hidden, "k": model.joined * hidden}}]
+    found = [{"Gemm": logits | {"name": f"{phase}_{JOINT}", "n": hidden, "k": model.joined * hidden}}]
     if model.markov_rank:
         again = {"name": f"{phase}_{MARKOV}", "k": model.markov_rank, "scale_factor": float(model.block)}
         found.append({"Gemm": logits | again})

@@ -17,7 +17,7 @@ from typing import Any
 from profiler.compose.library import check_architecture, config_files, config_in, family_of
 from profiler.models.shapes import BY_NAME, TransformerShape
 from specsim.errors import SpecsimError
-from specsim.latency.drafter import DecoderHead
+from specsim.latency.drafter import JOINED_ONCE, DecoderHead
 
 FIELDS = (
     *("num_hidden_layers", "hidden_size", "num_attention_heads"),
@@ -59,7 +59,8 @@ class Model:
 
     `joined` is the width of the vectors that a head's projection joins, in hidden sizes, and `wide` whether its
     attention reads the token's embedding beside the state; `own_vocabulary`: that of a head; `markov_rank`: of its
-    Markov head, which each of the `block` tokens of a request reads. 0 and False of a model.
+    Markov head, which each of the `block` tokens of a request reads; `joined_once`: whether a step's first pass alone
+    joins the vectors. 0 and False of a model.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Model:
     own_vocabulary: bool = False
     markov_rank: int = 0
     block: int = 0
+    joined_once: bool = False
 
     def whole(self, key: str, otherwise: int | None = None) -> int:
         """Return a whole number of the configuration."""
@@ -229,6 +231,7 @@ def head_of(target: Model, head: DecoderHead) -> Model:
         own_vocabulary=own,
         markov_rank=head.markov_rank,
         block=head.depth,
+        joined_once=head.kind in JOINED_ONCE,
     )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from profiler.compose.completed import BLACKWELL, MARKOV, SAID, completed, lender_of, lending, name_of
+from profiler.compose.completed import BLACKWELL, JOINT, MARKOV, SAID, completed, lender_of, lending, name_of
 from profiler.compose.library import PRECISIONS, ComposedPlacement, NoKernels, described, quiet, sdk
 from profiler.latency.fit import Floats
 from specsim.errors import one_line
@@ -37,6 +37,8 @@ CAPTURED = (8, 16, 32, 64, 128, 256, 512)
 """Tokens that a smaller pass could be padded to, as engines pad those in CUDA graphs."""
 LONG = 4096
 """Tokens of the request that stands for long ones."""
+MANY = 64
+"""Tokens of a step that stands for those of a batch."""
 Value = TypeVar("Value")
 
 
@@ -289,6 +291,18 @@ class Operators:
         those = [i for i, each in enumerate(self._listed[0]) if name_of(each) == f"generation_{name}"]
         return sum(self._priced(those, tokens, prompt=False)) * MS
 
+    @property
+    def joined_s(self) -> float:
+        """Seconds in which a head joins the target's states of a step's tokens, apart from its further passes."""
+        return self.named(JOINT, MANY)
+
+    @property
+    def fed_s(self) -> float:
+        """Seconds of a token of which only keys and values are made: the joined states, and their part of a product."""
+        heads, kv_heads, _ = self.model.heads
+        cached = 2 * kv_heads / (heads + 2 * kv_heads)
+        return (self.named(JOINT, LONG) + cached * self.named("qkv_gemm", LONG)) / LONG
+
     def logits(self, rows: int) -> float:
         """Return the seconds of the logits of `rows` tokens."""
         return sum(self._priced(self._logits, rows, prompt=False)) * MS
@@ -360,6 +374,7 @@ class Operators:
 
     def _others(self, phase: int) -> list[int]:
         operators = self._listed[phase]
-        apart = {i for i, each in enumerate(operators) if name_of(each).endswith(("logits_gemm", MARKOV))}
+        names = ("logits_gemm", MARKOV, JOINT) if self.model.joined_once else ("logits_gemm", MARKOV)
+        apart = {i for i, each in enumerate(operators) if name_of(each).endswith(names)}
         apart |= {*self._lent[phase], *self._norms[phase], *self._attention[phase]}
         return [i for i in range(len(operators)) if i not in apart]

@@ -98,7 +98,7 @@ def compose_profile(
     held_out = fits[0][1]
     sections = [
         _section(each, {**more, "overhead_s": overhead_s, **forms})
-        for each, more, (forms, _) in zip(those, _shapes(model, head), fits, strict=True)
+        for each, more, (forms, _) in zip(those, (_target(model), _drafting(head, those[1])), fits, strict=True)
     ]
     suggested, borrowed = _suggested(model, second, head, file)
     mapping = {
@@ -174,10 +174,20 @@ def _hardware(target: Operators, usable: int, alone: int | None) -> dict[str, An
     }
 
 
-def _shapes(model: Model, head: DecoderHead | None) -> tuple[dict[str, int], dict[str, int]]:
-    target = {key: model.whole(key) for key in ("num_hidden_layers", "hidden_size", "vocab_size")}
-    draft = {} if head is None else {"block_tokens" if head.one_pass else "max_depth": head.depth}
-    return {"max_model_len": model.whole("max_position_embeddings"), **target}, draft
+def _target(model: Model) -> dict[str, Any]:
+    sizes = {key: model.whole(key) for key in ("num_hidden_layers", "hidden_size", "vocab_size")}
+    return {"max_model_len": model.whole("max_position_embeddings"), **sizes}
+
+
+def _drafting(head: DecoderHead | None, operators: Operators) -> dict[str, Any]:
+    """Return how a head drafts: its depth or its block, and what it pays once a step or for a token that it is fed."""
+    if head is None:
+        return {}
+    if not head.one_pass:
+        once = {"step_s": operators.joined_s} if operators.model.joined_once else {}
+        return {"max_depth": head.depth, **once}
+    made = head.queries and not operators.model.sparse
+    return {"block_tokens": head.depth, **({"block_queries": head.queries, "fed_s": operators.fed_s} if made else {})}
 
 
 def _section(operators: Operators, further: dict[str, Any]) -> dict[str, Any]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
+from math import ceil, inf
 from numbers import Real
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
 from specsim.files.checked_mapping import CheckedMapping, shown
-from specsim.latency.forms import Block, Linear, scaled
+from specsim.latency.forms import Block, Linear, Staged, delayed, dense, scaled
 from specsim.latency.model import ModelLatency, Profile
 from specsim.pass_shape import PassShape
 from specsim.registry import Kinds, Maker, asked
@@ -88,34 +88,82 @@ class DecoderHead:
     draft_vocab_size: int | None = None
     markov_rank: int = 0
 
+    @property
+    def queries(self) -> int:
+        """Query tokens of a block, of a drafter that only makes keys and values of what it is fed; 0 of others."""
+        return self.depth + BLOCKS[self.kind] if self.kind in BLOCKS else 0
+
     def of(self, profile: Profile) -> ModelLatency:
-        """Return the target's passes, scaled by the bytes that a pass of the head reads."""
+        """Return the target's passes, scaled by the bytes that a pass of the head reads.
+
+        Beside a mixture of experts only the layers of an MTP module are, which have experts; other weights are read as
+        fast as a pass reads all experts.
+        """
         target, shape = profile.target, profile.target.shape
         if shape is None or target.nonembedding_bytes is None:
             lacking = "nonembedding_bytes" if shape else "num_hidden_layers, hidden_size and vocab_size"
             _refuse(f"{self.kind} is composed from the target; {profile.name} states no {lacking}; expected kind heads")
-        layers, hidden = shape.num_hidden_layers, shape.hidden_size
-        vocabulary = _square(shape.vocab_size, hidden)
-        target_read = target.nonembedding_bytes + vocabulary
-        weights = self.layers * (target.nonembedding_bytes / layers) + _square(self.states * hidden, hidden)
-        if self.wide:
-            keys = target.kv_bytes_per_token / layers / 2 / ELEMENT_BYTES
-            weights += _square(hidden, hidden + 2 * keys)
-        read = weights + vocabulary
-        if self.draft_vocab_size is not None:
-            weights = read = weights + _square(self.draft_vocab_size, hidden)
+        hidden, vocabulary = shape.hidden_size, _square(shape.vocab_size, shape.hidden_size)
+        part, rate = self.layers / shape.num_hidden_layers, _Rates.of(target, vocabulary)
+        keys = target.kv_bytes_per_token / shape.num_hidden_layers / 2 / ELEMENT_BYTES
+        layers, joint = part * target.nonembedding_bytes, _square(self.states * hidden, hidden)
+        layers += _square(hidden, hidden + 2 * keys) if self.wide else 0
+        own = 0 if self.draft_vocab_size is None else _square(self.draft_vocab_size, hidden)
         markov = _square(self.draft_vocab_size or shape.vocab_size, self.markov_rank)
-        weights, read = weights + 2 * markov, read + markov
-        share, cache = weights / target.weights_bytes, self.layers / layers
-        if max(read / target_read, share, cache) > 1:
+        once = joint if self.kind in JOINED_ONCE else 0.0
+        beside = joint - once + (own or vocabulary) + markov
+        held = part * (target.weights_bytes - 2 * vocabulary) if target.sparse and self.kind == "mtp" else layers
+        if max((layers + beside + once) / rate.read, (held + joint + own) / target.weights_bytes, part) > 1:
             _refuse(f"{self.kind} of {self.layers} layers is larger than {target.name}")
-        heads = Heads(self.one_pass, self.depth, read / target_read, share, cache).of(profile)
-        heads = replace(heads, name=f"{self.kind} head")
-        if not self.one_pass:
-            return heads
-        again_s = (self.depth - 1) * markov / target_read * target.chosen.seconds(PassShape.decode(0))
-        forms = {name: Block(form, self.depth) for name, form in heads.forms.items()}
-        return replace(heads, forms=forms, overhead_s=heads.overhead_s + again_s)
+        share = (held + joint + own + 2 * markov) / target.weights_bytes
+        heads = Heads(self.one_pass, self.depth, (layers + beside) / rate.read, share, part).of(profile)
+        if target.sparse and self.kind == "mtp":
+            forms = {
+                name: delayed(scaled(each, part, part), beside * rate.byte_s) for name, each in target.forms.items()
+            }
+        elif target.sparse:
+            times = (
+                (layers + beside) * rate.byte_s,
+                (layers + joint - once) * rate.product_s,
+                (own or vocabulary) * rate.product_s,
+            )
+            forms = {name: dense(each, *times, part) for name, each in target.forms.items()}
+        else:
+            forms = dict(heads.forms)
+        if self.one_pass:
+            fed_s = (joint + self.layers * _square(hidden, 2 * keys)) * rate.product_s if self.queries else 0.0
+            again_s = (self.depth - 1) * markov * rate.byte_s
+            forms = {
+                name: delayed(Block(each, self.depth, self.queries, fed_s), again_s) for name, each in forms.items()
+            }
+        return replace(heads, name=f"{self.kind} head", forms=forms, step_s=once * rate.byte_s)
+
+
+class _Rates(NamedTuple):
+    """How fast a target's passes read weights and multiply with them.
+
+    Attributes
+    ----------
+    read : bytes that one token reads. byte_s : seconds to read one, where all weights are read. product_s : seconds
+        that a further token takes for each byte that it is multiplied with, in large passes.
+    """
+
+    read: float
+    byte_s: float
+    product_s: float
+
+    @classmethod
+    def of(cls, target: ModelLatency, vocabulary: float) -> _Rates:
+        """Return those of a target whose vocabulary's matrix has so many bytes."""
+        active = target.nonembedding_bytes or 0
+        form = target.chosen.form if isinstance(target.chosen, Staged) else target.chosen
+        read = all_read = active + vocabulary
+        rows = 1
+        if target.sparse:  # A pass of these many tokens misses 2% of the experts.
+            rows, all_read = ceil(MISSED * target.weights_bytes / active), target.weights_bytes - vocabulary
+        byte_s = form.seconds(PassShape.decode(0, rows)) / all_read
+        half, whole = (form.seconds(PassShape(0, tokens, 0, tokens, 1, 1)) for tokens in LARGE)
+        return cls(read, byte_s, (whole - half) / (LARGE[1] - LARGE[0]) / active)
 
 
 def _refuse(said: str) -> NoReturn:
@@ -142,6 +190,17 @@ and the token's embedding; EAGLE-3 (arXiv 2503.01840) three of the target's stat
 which drafts in parallel; DFlash (arXiv 2602.06036) drafts a block from the states of five of the target's layers, and
 DSpark (arXiv 2607.05147) corrects DFlash's block token by token with a Markov head.
 """
+JOINED_ONCE = ("eagle3",)
+"""Kinds whose first pass of a step alone joins the target's states: later ones read their own (vLLM's `propose`)."""
+BLOCKS = {"dflash": 1, "dspark": 0}
+"""By kind, query tokens of a block beyond its proposals; of what they are fed these drafters only make keys and values.
+
+DFlash's are the last token and a mask a proposal (vLLM's `set_inputs_first_pass`), DSpark's the proposals alone.
+"""
+LARGE = (4096, 8192)
+"""Tokens of passes that are bound by compute."""
+MISSED = 4
+"""Times its share of the weights that a token reads, from which on a pass reads nearly all experts: e ** -4 is 2%."""
 
 
 def _of_target(profile: Profile, name: str, time: float, cache: float, weights: float) -> ModelLatency:

@@ -8,7 +8,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from specsim.files.checked_mapping import CheckedMapping
-from specsim.latency.model import ModelLatency, Profile
+from specsim.latency.model import BASELINE_CONTEXT_TOKENS, ModelLatency, Profile
+from specsim.pass_shape import PassShape
 
 KEYS = (
     "overhead_s",
@@ -156,18 +157,20 @@ class Engine:
         """Return a profile whose passes this engine runs."""
         layers = profile.target.shape.num_hidden_layers if profile.target.shape else 0
         sizes, eager_factor = self._graphs(profile)
-        target = replace(
-            self._running(profile.target, sizes),
-            graph_requests=self.graph_requests,
-            speculation_s=self.speculation_s,
-            drafted_token_s=self.drafted_token_s,
-            eager_s=layers * self.layer_launch_s,
-            eager_factor=eager_factor if profile.target.sparse else 1.0,
-        )
         draft = replace(self._running(profile.draft, self.graph_requests or sizes), graph_requests=self.graph_requests)
         if self.draft_launch_s is not None:
             least_s = max(draft.least_s, self.draft_launch_s)
             draft = replace(draft, overhead_s=0.0, request_s=0.0, sequence_s=None, least_s=least_s)
+        # What hides behind the launch of the step's first pass takes no time.
+        first_s = draft.chosen.seconds(PassShape.decode(BASELINE_CONTEXT_TOKENS)) + draft.step_s
+        target = replace(
+            self._running(profile.target, sizes),
+            graph_requests=self.graph_requests,
+            speculation_s=self.speculation_s + max(0.0, min(draft.step_s, first_s - draft.least_s)),
+            drafted_token_s=self.drafted_token_s,
+            eager_s=layers * self.layer_launch_s,
+            eager_factor=eager_factor if profile.target.sparse else 1.0,
+        )
         return replace(profile, target=target, draft=draft)
 
     def speculating(self, profile: Profile, by_table: bool = False, drafts: int = 0) -> Profile:

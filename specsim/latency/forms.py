@@ -198,33 +198,38 @@ class Table:
 class Block:
     """Seconds of passes in which each request has a block of `tokens` in the place of one, as parallel drafters have.
 
-    The further tokens have logits and attend to their request's context; blocks know nothing of each other.
+    The further tokens have logits and attend to their request's context; blocks know nothing of each other. Where
+    `queries` is not 0, a block has so many query tokens, and the tokens that a pass feeds are none of them: only their
+    keys and values are made, in `fed_s` seconds each.
     """
 
     form: Form
     tokens: int
+    queries: int = 0
+    fed_s: float = 0.0
 
     @property
     def bend_tokens(self) -> float | None:
         """Requests from which on compute is slower than memory; None if it never is."""
         bend = self.form.bend_tokens
-        return None if bend is None else bend / self.tokens
+        return None if bend is None else bend / (self.queries or self.tokens)
 
     def seconds(self, shape: PassShape) -> float:
         """Return the seconds of one pass."""
-        return self.form.seconds(self._with_blocks(shape))
+        return self.form.seconds(self._with_blocks(shape)) + self.fed_s * shape.batched_tokens
 
     def seconds_array(self, shapes: PassShapes) -> Seconds:
         """Return the seconds of many passes."""
-        return self.form.seconds_array(self._with_blocks(shapes))
+        return self.form.seconds_array(self._with_blocks(shapes)) + self.fed_s * np.asarray(shapes.batched_tokens)
 
     def _with_blocks(self, shape: Any) -> Any:
-        further = self.tokens - 1
-        return shape._replace(
-            batched_tokens=shape.batched_tokens + further * shape.requests,
-            attention_pairs=shape.attention_pairs + further * (shape.context_tokens + shape.requests),
-            logit_tokens=shape.logit_tokens + further * shape.requests,
-        )
+        further, read = self.tokens - 1, shape.context_tokens + shape.requests
+        batched, pairs = shape.batched_tokens + further * shape.requests, shape.attention_pairs + further * read
+        if self.queries:
+            known = shape.context_tokens + shape.batched_tokens
+            batched, pairs = self.queries * shape.requests, self.queries * known
+        logits = shape.logit_tokens + further * shape.requests
+        return shape._replace(batched_tokens=batched, attention_pairs=pairs, logit_tokens=logits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,10 +289,35 @@ def scaled(form: Form, factor: float, context: float) -> Form:
     if isinstance(form, Staged):
         return Staged(scaled(form.form, factor, context), form.stages, in_turn=True)
     if isinstance(form, Block):
-        return Block(scaled(form.form, factor, context), form.tokens)
+        return replace(form, form=scaled(form.form, factor, context), fed_s=factor * form.fed_s)
     seconds: dict[str, Any] = {}
     for each in fields(form):
         if not each.name.endswith("tokens"):
             value, by = getattr(form, each.name), context if each.name in OVER_CACHE else factor
             seconds[each.name] = tuple(one * by for one in value) if isinstance(value, tuple) else value * by
     return replace(form, **seconds)
+
+
+def delayed(form: Form, further_s: float) -> Form:
+    """Return the form of passes that take so many seconds longer."""
+    if isinstance(form, Block | Staged):
+        return replace(form, form=delayed(form.form, further_s))
+    if isinstance(form, Table):
+        return replace(
+            form, seconds_at=tuple(each + further_s for each in form.seconds_at), floor_s=form.floor_s + further_s
+        )
+    if isinstance(form, Roofline):
+        return replace(form, delta_s=form.delta_s + further_s, compute_delta_s=form.compute_delta_s + further_s)
+    return replace(form, delta_s=form.delta_s + further_s)
+
+
+def dense(form: Form, read_s: float, token_s: float, logit_s: float, context: float) -> Form:
+    """Return the form of a dense drafter's passes beside a mixture of experts, whose passes take what `form` says.
+
+    It reads its weights in `read_s`, a batched token takes `token_s`, the logits of one `logit_s`, and its cache
+    `context` times what the target's does.
+    """
+    if isinstance(form, Staged):
+        return Staged(dense(form.form, read_s, token_s, logit_s, context), form.stages, in_turn=True)
+    alpha_s, beta_s, pair_s = (context * getattr(form, name, 0.0) for name in ("alpha_s", "beta_s", "pair_s"))
+    return Roofline(read_s, 0.0, 0.0, token_s, alpha_s, beta_s, pair_s=pair_s, logit_s=logit_s)

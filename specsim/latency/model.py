@@ -40,7 +40,8 @@ class ModelLatency:
     - ``launch_s`` is the host time to launch a pass kernel by kernel; None: not measured.
     - ``least_s`` is the least time of a pass; 0 under CUDA graphs.
     - Of a drafter: ``one_pass`` says whether one pass proposes all depths of a step, ``cached`` whether it has a cache,
-      ``max_depth`` the most tokens ahead that it proposes.
+      ``max_depth`` the most tokens ahead that it proposes, ``step_s`` the seconds of its first pass of a step beyond
+      those of a later one, which the engine books with the verification.
     - ``nonembedding_bytes`` are those of the weights that every batched token multiplies, all but the embedding and the
       head; None where the file does not state them.
     - ``max_model_len`` is the most tokens of a prompt and its output; None: no limit is stated.
@@ -65,6 +66,7 @@ class ModelLatency:
     one_pass: bool = False
     cached: bool = True
     max_depth: int = MOST_DEPTH
+    step_s: float = 0.0
     request_s: float = 0.0
     sequence_s: float | None = None
     speculation_s: float = 0.0

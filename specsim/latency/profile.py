@@ -43,7 +43,7 @@ TOP_OPTIONS = (
 MODEL_KEYS = ("name", "kv_bytes_per_token", "weights_bytes", "overhead_s", "forms")
 MODEL_OPTIONS = ("standard_errors", "valid", "held_out_error", "launch_s", "nonembedding_bytes")
 TARGET_OPTIONS = ("max_model_len", *ModelShape._fields)
-DRAFT_OPTIONS = ("max_depth", "block_tokens")
+DRAFT_OPTIONS = ("max_depth", "step_s", "block_tokens", "block_queries", "fed_s")
 LINEAR_KEYS = ("alpha_s", "gamma_s", "delta_s")
 ROOFLINE_KEYS = ("delta_s", "gamma_s", "compute_delta_s", "compute_s", "alpha_s", "beta_s")
 ROOFLINE_OPTIONS = ("single_s", "pair_s", "logit_s")
@@ -133,7 +133,9 @@ def _model(node: CheckedMapping, wanted: str, stages: int, drafts: bool = False)
     forms = {name: _FORMS[name](held.child(name)) for name in held.values}
     form = wanted if wanted in forms else next(iter(forms))
     fitted, block = forms[form], node.whole("block_tokens") if node.given("block_tokens") else 0
-    forms = {name: Block(each, block) for name, each in forms.items()} if block else forms
+    queries = node.whole("block_queries") if node.given("block_queries") else 0
+    fed_s = node.number("fed_s") if node.given("fed_s") else 0.0
+    forms = {name: Block(each, block, queries, fed_s) for name, each in forms.items()} if block else forms
     forms = {name: Staged(each, stages, drafts) for name, each in forms.items()} if stages > 1 else forms
     if "standard_errors" in node.values:
         _check_told(node.child("standard_errors"))
@@ -153,7 +155,8 @@ def _model(node: CheckedMapping, wanted: str, stages: int, drafts: bool = False)
         shape=ModelShape(*map(node.whole, sizes)) if any(map(node.given, sizes)) else None,
         one_pass=block > 0,
         max_depth=block or (node.whole("max_depth") if node.given("max_depth") else MOST_DEPTH),
-        **_ranges(node, stages, fitted, block or 1),
+        step_s=node.number("step_s") if node.given("step_s") else 0.0,
+        **_ranges(node, stages, fitted, queries or block or 1),
     )
 
 

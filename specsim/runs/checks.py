@@ -231,6 +231,21 @@ def pair_note(of: Pair | None, truth: Profile, acceptance: str, profile: str, *,
     )
 
 
+LONG_PROMPTS = 4096
+"""Mean prompt tokens from which on a head's acceptance of short texts says too much."""
+
+
+def context_note(of: Pair | None, trace: Trace, acceptance: str) -> str | None:
+    """Return a line where prompts are longer than the texts that a head's acceptance is of."""
+    mean = float(trace.prompt_tokens.mean())
+    if of is None or not of.draft.endswith("head") or mean <= LONG_PROMPTS:
+        return None
+    return (
+        f"{acceptance} is of short texts, and prompts have {mean:,.0f} tokens in the mean: heads are right less often "
+        f"behind {LONG_PROMPTS:,} tokens and more (docs/acceptance.md)"
+    )
+
+
 def misfit_notes(chosen: Choices, served_on: Fleet, *, any_fit: bool) -> list[str]:
     """Return a line for each profile, and for the engine, that is not fit for use and was asked for all the same.
 

@@ -29,6 +29,7 @@ from specsim.registry import ENTRY_POINTS, OURS, TARGET, Scope, asked, below, bu
 from specsim.runs.checks import (
     admission_control,
     choice_notes,
+    context_note,
     guarded,
     misfit_notes,
     pair_note,
@@ -150,6 +151,7 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     checksums = plugins_sha256([*plugin_modules(extensible(settings, chosen), plugins), *handed.modules])
     load = _load(settings, chosen, plugins, handed, served_on)
     rates_said = _rates_said(model, load.assigned)
+    long_said = context_note(pair, load.trace, chosen.acceptance.brought)
     told = reported(chosen.acceptance.values, str(chosen.acceptance))
     acceptance_trace = told.applied(_acceptance_trace(model, load, settings.seed, str(chosen.acceptance)))
     _check_width(factory.example, acceptance_trace, chosen)
@@ -177,7 +179,7 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
         source=load.trace.source,
         joined=load.trace.joined,
         notes=tuple(filter(None, notes)),
-        drafting_notes=tuple(filter(None, (rates_said and f"{chosen.acceptance}: {rates_said}", pair_said))),
+        drafting_notes=tuple(filter(None, (rates_said and f"{chosen.acceptance}: {rates_said}", pair_said, long_said))),
         depth_notes=tuple(filter(None, (at_k and f"{chosen.acceptance}: {at_k}", *dict.fromkeys(depths_said)))),
         known_drafts=getattr(model, "known", None),
         limits=factory.serving.limits,

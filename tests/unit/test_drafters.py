@@ -11,6 +11,7 @@ from pandas.testing import assert_frame_equal
 from specsim.api import simulate
 from specsim.config.compose import compose
 from specsim.latency.drafter import drafter_from_mapping, equipped
+from specsim.latency.engine import engine_from_mapping
 from specsim.latency.forms import Block, Linear
 from specsim.latency.profile import load_profile, profile_from_mapping
 from specsim.pass_shape import PassShape, PassShapes
@@ -20,6 +21,7 @@ SMALL = {"trace": "poisson", "requests": 20, "rps": 20, "profile": "llama8b_1b_h
 PROFILE = load_profile("llama8b_1b_h100")
 PASS = (1000, 8, 1008.0)
 LOOKUP = {"kind": "lookup", "pass_s": 1e-4}
+EAGLE3 = {"kind": "eagle3", "layers": 1, "depth": 8, "draft_vocab_size": 32000}
 HEADS = {"kind": "heads", "one_pass": True, "depth": 5, "pass_share": 0.1, "weights_share": 0.1, "cache_share": 0.0}
 
 
@@ -61,15 +63,52 @@ def test_dspark_reads_its_layers_a_vocabulary_and_its_markov_head_once_a_token()
 
     Weights are 5 layers (2,181 MB), five states joined (167.8 MB) and twice 128,256 x 256 (65.7 MB each): 2,480 MB. A
     pass takes 2,181 + 167.8 + 1,050.7 + 65.7 = 3,465 MB of the target's 13,959 + 1,050.7: 0.23086 of its time. It reads
-    65.7 MB six times more: 0.02626 of the time of one token.
+    65.7 MB six times more: 0.02626 of the time of one token. It makes keys and values alone of what it is fed: 5 x 16.8
+    + 167.8 = 251.7 MB of the 13,959 that a further token of a large pass is multiplied with.
     """
     dspark, target = draft(**compose({"drafter": "dspark"})["drafter"]), PROFILE.target
     assert dspark.weights_bytes == pytest.approx(2480e6, rel=1e-3)
     assert dspark.kv_bytes_per_token == 5 / 32 * target.kv_bytes_per_token
     block = PassShape(0, 7, 7.0, 0, 7, 1)
     of_block, of_one = (target.seconds(each) - target.overhead_s for each in (block, PassShape.decode(0)))
-    wanted = 0.23086 * of_block + 0.02626 * of_one + PROFILE.draft.overhead_s
+    of_prompts = [target.seconds(PassShape(0, tokens, 0, tokens, 1, 1)) for tokens in (4096, 8192)]
+    fed_s = 251.7 / 13959 * (of_prompts[1] - of_prompts[0]) / 4096
+    wanted = 0.23086 * of_block + 0.02626 * of_one + fed_s + PROFILE.draft.overhead_s
     assert dspark.seconds(PassShape.decode(0)) == pytest.approx(wanted, rel=1e-4)
+    more = dspark.seconds(PassShape(0, 1001, 0, 1000, 1, 1)) - dspark.seconds(PassShape(0, 1, 0, 0, 1, 1))
+    assert more == pytest.approx(1000 * fed_s, rel=1e-2), "a prompt goes through no layer"
+    vllm = engine_from_mapping(compose({"engine": "vllm_0_18"})["engine"], "engine")
+    in_vllm = vllm.running(replace(PROFILE, draft=dspark)).draft.chosen.seconds(PassShape.decode(0))
+    assert in_vllm == pytest.approx(wanted - PROFILE.draft.overhead_s, rel=1e-4), "the Markov head is no host time"
+
+
+def test_a_dense_head_beside_a_mixture_of_experts_reads_no_experts():
+    """Qwen3-30B-A3B's passes read more experts the larger they are; a head by name takes what a composed one does.
+
+    An MTP module has experts: one of 61 layers of DeepSeek-V3 is 11.3 GB, and reads more of them, too.
+    """
+    qwen = load_profile("qwen3_30b_a3b_eagle3_h100")
+    few, many = (
+        [each.seconds(PassShape.decode(0, n)) for n in (1, 256)] for each in (draft(qwen, **EAGLE3), qwen.draft)
+    )
+    assert np.array(few) == pytest.approx(np.array(many), rel=0.35)
+    assert qwen.target.seconds(PassShape.decode(0, 256)) > 5 * qwen.target.seconds(PassShape.decode(0, 1))
+    mtp = draft(load_profile("deepseek_v3_mtp_8xb200"), kind="mtp", layers=1, depth=3)
+    assert mtp.weights_bytes == pytest.approx(11.3e9, rel=1e-2)
+    assert mtp.seconds(PassShape.decode(0, 64)) > 1.8 * mtp.seconds(PassShape.decode(0))
+
+
+def test_a_head_joins_the_target_s_states_once_a_step():
+    """EAGLE-3 beside Llama-3.1-8B: 3 x 4,096 x 4,096 x 2 bytes are 0.00671 of what a token reads.
+
+    What hides behind the launch of the first pass is not paid.
+    """
+    target, profile = PROFILE.target, replace(PROFILE, draft=draft(**EAGLE3))
+    assert profile.draft.step_s == pytest.approx(0.00671 * target.chosen.seconds(PassShape.decode(0)), rel=1e-3)
+    engine = engine_from_mapping(compose({"engine": "vllm_0_18"})["engine"], "engine")
+    kernels = profile.draft.chosen.seconds(PassShape.decode(512))
+    paid = [replace(engine, draft_launch_s=each).running(profile).target.speculation_s for each in (0.0, kernels, 1.0)]
+    assert paid == pytest.approx([profile.draft.step_s, profile.draft.step_s, 0.0])
 
 
 @pytest.mark.parametrize("drafter", ["lookup", "suffix"])
@@ -84,8 +123,11 @@ def test_a_block_has_so_many_tokens_of_each_request():
     block = Block(Linear(1e-6, 1e-4, 2e-3), 7)
     assert block.seconds(PassShape.decode(1000, 4)) == pytest.approx(5.8e-3)
     assert block.seconds_array(PassShapes.decode(1000, np.array([1, 4]))) == pytest.approx([3.7e-3, 5.8e-3])
-    shape = Block(SimpleNamespace(seconds=lambda shape: shape), 7).seconds(PassShape.decode(1000, 4))
-    assert (shape.logit_tokens, shape.attention_pairs) == (28, 7 * 1004)
+    made = Block(Linear(1e-6, 1e-4, 2e-3), 7, queries=8, fed_s=1e-6)
+    assert made.seconds(PassShape(1000, 12, 0, 0, 4, 4)) == pytest.approx(1e-3 + 32e-4 + 2e-3 + 12e-6), "8 queries each"
+    form = SimpleNamespace(seconds=lambda shape: 1e3 * shape.logit_tokens + shape.attention_pairs)
+    assert Block(form, 7).seconds(PassShape.decode(1000, 4)) == 28e3 + 7 * 1004
+    assert Block(form, 7, queries=8).seconds(PassShape(1000, 12, 0, 0, 4, 4)) == 28e3 + 8 * 1012
 
 
 def test_skipped_layers_save_their_share_of_time_and_cache():

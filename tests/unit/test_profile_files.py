@@ -40,7 +40,7 @@ def test_every_shipped_profile_loads_and_is_plausible(path):
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_profiles_of_a_library_s_kernels_are_plausible(name):
-    """A pass of a head takes a tenth of a millisecond or more on the engine that the profile brings.
+    """A step's first pass of a head takes a tenth of a millisecond or more on the engine that the profile brings.
 
     A table's worst pass may lie behind a step of its kernels.
     """
@@ -50,7 +50,7 @@ def test_profiles_of_a_library_s_kernels_are_plausible(name):
     file = FOLDER / f"{name}.yaml"
     brought = shipped("conf") / "engine" / f"{read_yaml(file)['suggests']['engine']}.yaml"
     served = engine_from_mapping(read_yaml(brought), brought.stem).running(profile)
-    assert 1e-4 < served.draft.seconds(one(512, 1, 513)) < profile.baseline_s < 0.03
+    assert 1e-4 < served.draft.seconds(one(512, 1, 513)) + served.draft.step_s < profile.baseline_s < 0.03
     assert profile.usable_kv_tokens > 50_000
     assert profile.unfit is None
     bend = profile.target.bend_tokens
