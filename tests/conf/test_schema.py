@@ -78,8 +78,8 @@ def test_every_file_composes_and_prepares_a_run(group, name):
 def test_published_rates_and_lengths_say_that_the_spread_between_requests_is_assumed(name):
     body = read_yaml(shipped("conf") / "acceptance" / f"{name}.yaml")
     if body.get("kind") in ("length", "positions"):
-        note = acceptance_from_mapping(body, name).note
-        assert note.count("; spread between requests assumed: 0.5") == len(body["categories"])
+        notes = acceptance_from_mapping(body, name).notes
+        assert str(notes).count("; spread between requests assumed: 0.5") == len(body["categories"])
 
 
 @pytest.fixture
