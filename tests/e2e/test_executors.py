@@ -64,7 +64,7 @@ def whole(tmp_path_factory):
 
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_every_executor_makes_the_same_bytes(whole, tmp_path, executor):
-    jobs = "1" if executor == "ray" else "2"  # Workers of Ray start slowly, and those that die below are two.
+    jobs = "2" if executor == "slurm" else "1"  # Workers start slowly, and those that die below are two.
     assert made(tmp_path, "--jobs", jobs, "--executor", executor) == whole
 
 
