@@ -1,7 +1,5 @@
 """Every scheduler YAML: it lists all parameters, each at one place where it is set; every mistake is one line."""
 
-from __future__ import annotations
-
 import inspect
 import shutil
 from functools import reduce

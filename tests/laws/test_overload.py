@@ -1,7 +1,5 @@
 """Where each request ends when clients give up and replicas refuse, for every scheduler."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Multi-step scheduling leaves the record of single passes, whatever a run is made of."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Files whose tests all need torch are not even imported where such tests are left out: torch takes seconds."""
 
-from __future__ import annotations
-
 import gc
 import os
 import re
