@@ -34,10 +34,14 @@ def budget_notes(**point):
 
 
 @pytest.mark.parametrize("name", ACCEPTANCES)
-def test_every_acceptance_names_its_pair(name):
+def test_every_acceptance_names_its_pair_and_says_that_the_spread_between_requests_is_assumed(name):
+    """Published rates and lengths do not tell the spread."""
     folder = shipped("conf") / "acceptance"
     mapping = read_yaml(folder / f"{name}.yaml")
-    pair = pair_from_mapping(mapping, name, acceptance_from_mapping(mapping, name, folder).evidence)
+    made = acceptance_from_mapping(mapping, name, folder)
+    if mapping["kind"] in ("length", "positions"):
+        assert made.note.count("; spread between requests assumed: 0.5") == len(mapping["categories"])
+    pair = pair_from_mapping(mapping, name, made.evidence)
     assert mapping["pair"] == {"target": pair.target, "draft": pair.draft} if pair else None
     any_pair = name in ("bernoulli", "medusa") or name.startswith("pinned_")
     assert (pair.target == "any") == any_pair if pair else None
