@@ -5,6 +5,7 @@ import re
 import pytest
 import yaml
 
+from specsim.acceptance import curves
 from specsim.acceptance.loading import acceptance_from_mapping, pair_from_mapping, same_model
 from specsim.api import simulate
 from specsim.config.compose import compose
@@ -21,6 +22,13 @@ def names_of(group):
 
 ACCEPTANCES = names_of("acceptance")
 SMALL = {"trace": "poisson", "requests": "3"}
+
+
+@pytest.fixture
+def few_rows(monkeypatch):
+    """Let deep pools have eight rows: no note depends on them, and to draw them takes most of a test's time."""
+    monkeypatch.setattr(curves, "LEAST_POOL_ROWS", 8)
+    monkeypatch.setattr(curves, "DEEP_SHARE", curves.POOL_ROWS)
 
 
 def pair_note(**point):
@@ -69,6 +77,7 @@ def test_another_pair_is_a_loud_note_where_something_is_drafted():
     assert note not in simulate("continuous", **shared).notes
 
 
+@pytest.mark.usefixtures("few_rows")
 @pytest.mark.parametrize(
     ("acceptance", "said"),
     [
@@ -84,6 +93,7 @@ def test_classes_without_a_category_of_their_name_are_said_to_take_the_default(a
     assert note.endswith("default (no category of that name)") == bool(said)
 
 
+@pytest.mark.usefixtures("few_rows")
 def test_a_head_s_acceptance_is_said_to_be_of_short_texts_where_prompts_are_long():
     shared = {"drafter": "eagle3", "acceptance": "llama8b_eagle3", "profile": "llama8b_1b_h100"}
     long = pair_note(**shared, **{"trace.prompt_tokens": "8192"})
@@ -92,6 +102,7 @@ def test_a_head_s_acceptance_is_said_to_be_of_short_texts_where_prompts_are_long
     assert pair_note(profile="llama70b_1b_4xh100", **{"trace.prompt_tokens": "8192"}) is None
 
 
+@pytest.mark.usefixtures("few_rows")
 def test_what_belongs_together_or_is_generic_says_nothing():
     assert pair_note() is None
     assert pair_note(drafter="eagle", profile="llama8b_1b_h100") is None
@@ -170,6 +181,7 @@ def test_a_budget_of_auto_follows_the_profile():
     assert found["vicuna7b_68m_a100"] > found["llama70b_1b_4xh100"] > found["llama8b_1b_h100"] == 4 * 16
 
 
+@pytest.mark.usefixtures("few_rows")
 def test_a_chunk_of_auto_and_seats_of_null_follow_profile_and_engine():
     def batching(**point):
         made = prepare(from_point({**SMALL, **{key.replace("__", "."): each for key, each in point.items()}}))
@@ -263,6 +275,7 @@ def test_the_code_trace_brings_servers_for_its_bursts():
         assert "trace=azure_code" not in found["followed"]
 
 
+@pytest.mark.usefixtures("few_rows")
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_shipped_profile_agrees_with_the_acceptance_that_it_brings(profile):
     """A file says so where no acceptance of its pair ships, and brings one of another pair."""
