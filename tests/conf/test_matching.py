@@ -128,16 +128,11 @@ def test_an_acceptance_that_names_no_pair_says_that_it_is_not_checked(tmp_path):
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
-        ("Llama-3.1-8B", "meta-llama/Llama-3.1-8B-Instruct", True),
-        ("any", "Vicuna-7B", True),
-        ("Qwen3-8B", "Qwen3-8B.4bit", True),
-        ("SmolLM2-135M", "SmolLM2-135M less 3 layers", False),
-        ("SmolLM2-135M less 3 layers", "SmolLM2-135M less 30 layers", False),
-        ("Qwen2.5-3B", "Qwen2.5-32B", False),
-        ("Qwen3-235B-A22B", "Qwen3-235B-A22B-FP8", True),
-        ("Qwen3-235B-A22B", "Qwen3-235B-A22B-2507", False),
-        ("Qwen3-30B-A3B", "Qwen3-30B-A3B-Thinking-2507", False),
-        ("DeepSeek-V3", "DeepSeek-V3.1", False),
+        *(("Llama-3.1-8B", "meta-llama/Llama-3.1-8B-Instruct", True), ("any", "Vicuna-7B", True)),
+        *(("Qwen3-8B", "Qwen3-8B.4bit", True), ("SmolLM2-135M", "SmolLM2-135M less 3 layers", False)),
+        *(("SmolLM2-135M less 3 layers", "SmolLM2-135M less 30 layers", False), ("Qwen2.5-3B", "Qwen2.5-32B", False)),
+        *(("Qwen3-235B-A22B", f"Qwen3-235B-A22B-{end}", end == "FP8") for end in ("FP8", "2507")),
+        *(("Qwen3-30B-A3B", "Qwen3-30B-A3B-Thinking-2507", False), ("DeepSeek-V3", "DeepSeek-V3.1", False)),
         ("Mixtral-8x7B", "Mixtral-8x7B-v0.1", True),
     ],
 )

@@ -137,8 +137,6 @@ def test_a_missing_key_and_a_value_of_the_wrong_kind_are_named(name, path):
 
 
 DERIVED = """\
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from specsim.schedulers.smartspec.serving import SmartSpec

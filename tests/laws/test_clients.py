@@ -1,5 +1,7 @@
 """Laws of a closed loop and of sessions, for every scheduler: who sends when, and what the trace's own times change."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Settings that must change nothing, settings that must never help, and settings that must redraw nothing."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 import numpy as np

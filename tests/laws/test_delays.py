@@ -4,6 +4,8 @@ A delayed token delays those behind it, as in an engine. A first token held back
 shorten vLLM's TPOT: docs/metrics.md says so.
 """
 
+from __future__ import annotations
+
 from types import MappingProxyType
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Every law for every scheduler in conf/scheduler; a new YAML joins by itself."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 import pytest

@@ -1,5 +1,7 @@
 """Laws of replicas on different hardware: its own times, its own memory, its own cost model."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 import numpy as np

@@ -1,5 +1,7 @@
 """The oracle law: what a scheduler decides depends on the past alone, and nothing it is given reaches the future."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any

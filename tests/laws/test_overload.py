@@ -1,5 +1,7 @@
 """Where each request ends when clients give up and replicas refuse, for every scheduler."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import Any
 

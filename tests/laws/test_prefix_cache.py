@@ -1,5 +1,7 @@
 """Laws of the prefix cache, for every scheduler: what is shared, what it takes of the pool, what it must not change."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Laws of every router: who serves a request, what a router may look at, and what it must not change."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf

@@ -1,5 +1,7 @@
 """Multi-step scheduling leaves the record of single passes, whatever a run is made of."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import replace
 

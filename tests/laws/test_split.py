@@ -1,5 +1,7 @@
 """Laws of prefill and decode on replicas of their own, for every scheduler in both pools."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 import numpy as np

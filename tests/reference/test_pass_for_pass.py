@@ -4,6 +4,8 @@ Everything is compared to the last bit: a pass costs a handful of operations in 
 the order of time. Sums that the recorder takes over replicas, in another order, agree to a relative `SUM_TOLERANCE`.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields

@@ -1,5 +1,7 @@
 """Queues by attained service: FastServe's skip-join queues and LAS by hand, and what attained service is."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

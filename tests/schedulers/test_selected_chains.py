@@ -1,5 +1,7 @@
 """Which drafted tokens are kept, by hand: TETRIS, equal shares, thresholds, v1's shape, adaptive verification."""
 
+from __future__ import annotations
+
 from itertools import product
 from typing import Any
 

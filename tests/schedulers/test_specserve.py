@@ -1,5 +1,7 @@
 """SpecServe by hand, of its paper and as released: drafter, single peak, estimator, verifier, objectives."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,5 +1,7 @@
 """AdaServe's selections against brute force: every connected choice of nodes on small random trees."""
 
+from __future__ import annotations
+
 from itertools import product
 from typing import Any
 

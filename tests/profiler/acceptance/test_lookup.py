@@ -1,5 +1,7 @@
 """Prompt lookup against a brute-force search and against transformers' own."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 from hypothesis import given, settings

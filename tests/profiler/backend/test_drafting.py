@@ -1,5 +1,7 @@
 """What a real drafter proposes and keeps: a wrong cache of its own would change no output, only what is right of it."""
 
+from __future__ import annotations
+
 from collections import Counter
 from dataclasses import replace
 

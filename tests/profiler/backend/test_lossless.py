@@ -1,5 +1,7 @@
 """A real run emits what the target says alone, whoever schedules; with drawn acceptance it is the simulated run."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 import numpy as np
