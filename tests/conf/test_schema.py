@@ -38,15 +38,8 @@ def test_the_keys_are_keywords_of_python(function):
 def test_a_shown_configuration_says_what_each_key_means():
     shown = "split:\n  prefill: null\nrps: null\nslo:\n  rps: 1\nplugins:\n- prefill: 1".splitlines()
     said = lines()
-    assert list(commented(shown)) == [
-        "split:",
-        f"  prefill: null  # {said['split.prefill']}",
-        f"rps: null  # {said['rps']}",
-        "slo:",
-        "  rps: 1",
-        f"plugins:  # {said['plugins']}",
-        "- prefill: 1",
-    ]
+    first = ["split:", f"  prefill: null  # {said['split.prefill']}", f"rps: null  # {said['rps']}", "slo:", "  rps: 1"]
+    assert list(commented(shown)) == [*first, f"plugins:  # {said['plugins']}", "- prefill: 1"]
 
 
 NAMES = {group: sorted(path.stem for path in (shipped("conf") / group).glob("*.yaml")) for group in GROUPS}
