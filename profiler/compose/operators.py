@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from math import ceil
+from math import ceil, prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -45,10 +45,10 @@ Value = TypeVar("Value")
 class Operators:
     """A model's operators on a placement, each priced from the engine's measured kernels.
 
-    Seconds are of all layers, all GPUs at once. `memory_bytes` is one GPU's, `nccl_bytes` what collectives keep of it,
-    `bytes_per_s` its memory's peak. `lender` has the operators of another engine's table (`lent`), None of one that
-    `lends` itself. `unblocked`: products in FP8 blocks are priced with one scale found at run time,
-    as vLLM's table of the former holds a host's time to launch (58 us for one token on an H200, 8 in other engines').
+    Seconds are of all layers, all GPUs at once. `memory_bytes` is one GPU's, of the catalogue, `bytes_per_s` its peak.
+    `lender` has the operators of another engine's table (`lent`), None of one that `lends` itself. `unblocked`:
+    products in FP8 blocks are priced with one scale found at run time, as vLLM's table of the former holds a host's
+    time to launch (58 us for one token on an H200, 8 in other engines').
     """
 
     def __init__(self, model: Model, place: ComposedPlacement, lends: bool = False) -> None:
@@ -69,7 +69,6 @@ class Operators:
         system = self._database.system_spec
         self.bytes_per_s = float(system["gpu"]["mem_bw"])
         self.memory_bytes = int(system["gpu"]["mem_capacity"])
-        self.nccl_bytes = int(system["misc"]["nccl_mem"].get(min(place.tp, 8), 0))
         self._listed = spec["generation_ops"], spec["context_ops"]
         self._logits = [i for i, each in enumerate(self._listed[0]) if name_of(each).endswith("logits_gemm")]
         self._lent = [[] if lends or model.sparse else self._lent_of(each) for each in self._listed]
@@ -230,6 +229,20 @@ class Operators:
         return self.layer_bytes - stored * (1 - sent / count)
 
     @property
+    def padding_bytes(self) -> float:
+        """Bytes, over all GPUs, by which gpt-oss's MXFP4 experts are larger as loaded than in their file.
+
+        vLLM and SGLang pad the hidden size to a multiple of 256, and a GPU's part of the intermediate size to one of
+        64, on Blackwell of 256 (their mxfp4.py).
+        """
+        model, place, mode = self.model, self.place, self._built.config.moe_quant_mode
+        if not model.experts[0] or model.sparse or "mxfp4" not in mode.name:
+            return 0.0
+        step = 256 if place.gpu in BLACKWELL else 64
+        sizes = (model.whole("hidden_size"), 256), (model.width * place.ep / place.tp, step)
+        return self._stored(mode) * model.expert_weights * (prod(ceil(n / to) * to / n for n, to in sizes) - 1)
+
+    @property
     def cache_bytes(self) -> int:
         """Bytes that a token holds in the cache, over all GPUs, of a request of `LONG` tokens.
 
@@ -242,13 +255,6 @@ class Operators:
         """Whether the library knows of layers with a sliding window."""
         held = self._built.get_kvcache_bytes_per_sequence
         return float(held(LONG)) < LONG * float(held(1))
-
-    def activation_bytes(self, tokens: int) -> float:
-        """Return the bytes of the activations of a pass of `tokens`, on each GPU; the library's estimate."""
-        heads, _, width = (1, 1, self.model.whole("hidden_size")) if self.model.sparse else self.model.heads
-        by_family = sdk().get_backend(self.place.engine).ACTIVATION_COEFFICIENTS
-        by_tp = by_family.get(self._built.model_family, by_family["default"])
-        return 2.0 * tokens * heads * width * float(by_tp[min(self.place.tp, 8)])
 
     def products(self, tokens: int, prompt: bool) -> float:
         """Return the seconds of all but attention and logits, of `tokens`; `prompt`: by the operators of prompts.

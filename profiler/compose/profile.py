@@ -23,6 +23,7 @@ from profiler.compose.library import (
     gpu_names,
     version,
 )
+from profiler.compose.memory import GIB, left_bytes
 from profiler.compose.models import Model, head_of, model_of, of_v4
 from profiler.compose.operators import LONG, Operators
 from profiler.compose.passes import Alike, ComposedPass
@@ -38,8 +39,6 @@ ENGINE_FILES = {"vllm": "vllm_0_18", "sglang": "sglang_0_5", "trtllm": "trtllm_1
 OLDER = {("trtllm", "1.0"): "trtllm_1_0", ("vllm", "0.14"): "vllm_0_15"}
 """Engine files of older kernels, those of A100s, by the engine and the beginning of its version."""
 ENGINE_NAMES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TRT-LLM"}
-ACTIVATION_TOKENS = 8192
-"""Tokens of the pass whose activations are kept free: vLLM's `max_num_batched_tokens` on a large GPU."""
 MTP_MODULES = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers")
 """Fields of a configuration that count its MTP modules."""
 OF_SPARSE = ("mtp", "dspark")
@@ -52,7 +51,6 @@ LEAST_CACHED = 1024
 """Tokens of cache that a request, and a grid of passes, need at least."""
 OTHER_VOCABULARY = 0.01
 """Share by which a draft model's vocabulary may differ from its target's: they are padded to round numbers."""
-GIB = 2**30
 
 
 def compose_profile(
@@ -93,7 +91,8 @@ def compose_profile(
     usable, alone = _usable_bytes(those)
     file = _engine_file(those[0])
     overhead_s = float(read_yaml(shipped("conf") / "engine" / f"{file}.yaml")["overhead_s"])
-    most_context = usable // sum(each.cache_bytes for each in those)
+    room = int(MEMORY_SHARE * place.gpus * those[0].memory_bytes) - sum(map(_weights_bytes, those))
+    most_context = room // sum(each.cache_bytes for each in those)  # More than an engine leaves: form before pool.
     fits = [fitted_forms(each, overhead_s, most_context) for each in those]
     held_out = fits[0][1]
     sections = [
@@ -319,24 +318,20 @@ def _usable_bytes(those: tuple[Operators, Operators]) -> tuple[int, int | None]:
     Where the draft model is on some GPUs alone, also return those that are left without it.
     """
     target, second = those
-    place, each = target.place, target.memory_bytes
-    weights = sum(map(_weights_bytes, those))
-    kept = target.activation_bytes(ACTIVATION_TOKENS) + target.nccl_bytes
-    free, cache = int(MEMORY_SHARE * each) - round(kept), sum(one.cache_bytes for one in those)
-    usable, alone, where = place.gpus * free - weights, None, ""
-    lacking: float = LEAST_CACHED * cache - usable
+    place, head = target.place, second.model.joined > 0
+    loaded = [(_weights_bytes(one) + one.padding_bytes) / one.place.gpus for one in those]
+    left, token = left_bytes(target, sum(loaded), head), sum(one.cache_bytes / one.place.gpus for one in those)
+    lacking, where = LEAST_CACHED * token - left, ""
+    usable, alone = int(place.gpus * left), None
     if second.place.gpus < place.gpus:  # The cache is what fits on a GPU that holds its share of both.
-        shares = [(one, one.place.gpus) for one in those]
-        left = free - sum(_weights_bytes(one) / gpus for one, gpus in shares)
-        token = sum(one.cache_bytes / gpus for one, gpus in shares)
-        usable, lacking, where = int(left / token * cache), LEAST_CACHED * token - left, " of the draft's GPU"
-        alone = place.gpus * free - _weights_bytes(target)
+        usable, where = int(left / token * sum(one.cache_bytes for one in those)), " on the draft's GPU"
+        alone = int(place.gpus * left_bytes(target, loaded[0], head))
     if lacking > 0:
         names = target.model.name if second.model.joined else f"{target.model.name} with {second.model.name}"
         raise SpecsimError(
-            f"{names} does not fit on {place.gpus} x {place.gpu}: weights of {weights / GIB:.1f} GiB and "
-            f"{place.gpus * kept / GIB:.1f} GiB beside them are, with a cache for {LEAST_CACHED:,} tokens, "
-            f"{lacking / GIB:.1f} GiB more than 0.9 of the memory{where}"
+            f"{names} does not fit on {place.gpus} x {place.gpu}: weights of {sum(loaded) / GIB:.1f} GiB a GPU and "
+            f"what {ENGINE_NAMES[place.engine]} keeps beside them leave {lacking / GIB:.1f} GiB too little for a cache "
+            f"of {LEAST_CACHED:,} tokens{where}"
         )
     return usable, alone
 
@@ -408,7 +403,7 @@ def _assumptions(those: tuple[Operators, Operators], file: str) -> list[str]:
         "between measured sizes and beyond them the library interpolates; no product takes longer than a padded pass's",
         "tree attention, not measured: max(reading the cache once, all pairs at a 4,096-token prompt's rate)",
         f"overhead_s: of engine={file}, which replaces it",
-        f"memory: 0.9 of it less weights, the library's activations of {ACTIVATION_TOKENS:,} tokens and NCCL's buffers",
+        "memory: what the engine leaves beside weights, by its own rule and logged constants (docs/composing.md)",
         f"the draft runs on {draft.place.tp} of the target's GPUs"
         + (", which hold most" if draft.place.gpus < target.place.gpus else ""),
     ]

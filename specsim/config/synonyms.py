@@ -95,6 +95,7 @@ WORDS = {
         "drafter_ngram drafter_prompt_lookup scheduler_ngram scheduler_prompt_lookup"
     ),
     "scheduler=specserve": "scheduler_adaspec",
+    "scheduler=smartspec": "scheduler_turbospec",
     "trace=./FILE, with a request a row (docs/trace-formats.md)": (
         "dataset dataset_name dataset_path data input_file custom_dataset_path trace_file workload fixed_schedule"
     ),

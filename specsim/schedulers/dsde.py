@@ -5,6 +5,8 @@ Idea: a request speculates the less, the further the drafter was from the target
 the divergence varies of late, compared with a longer past. The mean length of the batch caps all, against stragglers.
 Deviations:
 - Equations and constants are taken from a summary of version 1 and from the authors' code, not from the paper's text.
+- The decay of 0.85 and the longest length, accepted x (1 + mean / max), are the summary's. The authors' code has 0.9
+  and round(accepted x (1 + 0.5 mean / max)) (samsungsds-research-paper/DSDE, dynamic_scheduler.py, 4d571a2).
 - The divergence of a token is KL(target || drafter). Distributions are not simulated, so the target's is taken as sure
   of its own token, as at temperature 0: -log c for a right token of confidence c, -log(1 - c) for a wrong one. For a
   wrong one that is the least that the divergence can be. Tokens behind a wrong one have none.

@@ -155,14 +155,14 @@ def head(values: dict[tuple[str, str], float], composed: dict[int, float]) -> It
 
 
 def composed_head() -> dict[int, float]:
-    """Return the composed milliseconds of a pass of Llama-3.1-8B's EAGLE-3 head, behind 1,024 tokens, by requests."""
+    """Return the composed milliseconds of a step's first pass of Llama-3.1-8B's EAGLE-3 head, by requests."""
     from profiler.compose.profile import compose_profile
     from specsim.latency.profile import profile_from_mapping
     from specsim.pass_shape import PassShape
 
     mapping = compose_profile("Llama-3.1-8B", gpu="h200_sxm", drafter="eagle3")
     draft = profile_from_mapping(mapping, "head").draft
-    return {n: 1000 * draft.chosen.seconds(PassShape.decode(1024 * n, n)) for n in BATCHES}
+    return {n: 1000 * (draft.step_s + draft.chosen.seconds(PassShape.decode(1024 * n, n))) for n in BATCHES}
 
 
 def runs() -> Iterator[list[str]]:

@@ -21,10 +21,10 @@ BASE = {"scheduler": "continuous", "trace": "poisson", "requests": "5", "accepta
 NEWEST = max((each for each in shipped_names("engine") if "vllm" in each), key=lambda each: int(each.split("_")[-1]))
 MISSPELT = [
     *(("scheduler=adasrve", "scheduler=adasrve", "'adaserve'"), ("scheduler=EAGLE", "expected drafter=eagle")),
-    *(("scheduler=adaspec", "expected scheduler=specserve"), ("engine=vllm", f"did you mean '{NEWEST}'")),
+    *((f"scheduler={a}spec", f"expected scheduler={b}") for a, b in (("ada", "specserve"), ("turbo", "smartspec"))),
     *(("slo=strict", "valid: absolute, adaserve"), ("tpot_slo_ms=20", "slo.classes.chat.tpot_s=0.05, in seconds")),
     ("slo.classes.coding.tpot_ms=20", "did you mean 'tpot_s', in seconds?"),
-    ("engine.max_batch_size=64", "expected scheduler.max_num_seqs=N"),
+    *(("engine=vllm", f"did you mean '{NEWEST}'"), ("engine.max_batch_size=64", "expected scheduler.max_num_seqs=N")),
     ("mem_fraction_static=0.9", "0.9 of profile.memory_bytes, or as the file says (docs/your-profile.md)"),
     *((f"trace.{word}=5", f"expected {own}") for word, own in (("rate", "rps=R"), ("users", "concurrency=N"))),
     *((f"router.{word}=5", f"expected {own}") for word, own in (("duration", "requests=N"), ("seed", "seed=, a key"))),

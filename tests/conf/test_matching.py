@@ -94,12 +94,17 @@ def test_classes_without_a_category_of_their_name_are_said_to_take_the_default(a
 
 
 @pytest.mark.usefixtures("few_rows")
-def test_a_head_s_acceptance_is_said_to_be_of_short_texts_where_prompts_are_long():
+def test_a_head_s_acceptance_is_said_to_be_of_short_texts_where_prompts_are_long(tmp_path):
     shared = {"drafter": "eagle3", "acceptance": "llama8b_eagle3", "profile": "llama8b_1b_h100"}
     long = pair_note(**shared, **{"trace.prompt_tokens": "8192"})
     assert long.startswith("acceptance=llama8b_eagle3 is of short texts, and prompts have 8,192 tokens in the mean: ")
     assert pair_note(**shared, **{"trace.prompt_tokens": "4096"}) is None
     assert pair_note(profile="llama70b_1b_4xh100", **{"trace.prompt_tokens": "8192"}) is None
+    own = tmp_path / "own.yaml"
+    own.write_text(yaml.safe_dump(read_yaml(shipped("conf") / "acceptance" / "llama8b_eagle3.yaml")))
+    assert pair_note(**shared | {"acceptance": str(own)}, **{"trace.prompt_tokens": "8192"}) is None, (
+        "measured anywhere"
+    )
 
 
 @pytest.mark.usefixtures("few_rows")

@@ -149,7 +149,7 @@ CHANGES: dict[str, Change] = {
     **shown(SCARCE, slo_share=0.1),
     **shown(AT_ONCE, "cheap", first_rate=0.1, plain_factor=9.0, weight=0.9),
     **shown(FOUR, "cheap", acceptance="per_request", heads=1, width=1),
-    **shown(AT_ONCE | FOUR, "cheap", counted="tried", memory_factor=4.0),
+    **shown(AT_ONCE | FOUR, "cheap", memory_factor=4.0),
     **shown(SOON, estimate="total", prediction_error=1.0),
     **shown({}, "long", delta=1e-9, sl_cap=False),
     **shown({}, "sure", verifier=False, window=1),

@@ -225,7 +225,7 @@ def test_a_policy_that_hardly_drafts_says_so_and_why_where_objectives_leave_no_r
 FREE = Linear(0.0, 0.0, 1.0)
 """Tokens cost nothing: the longest chain has the best goodput."""
 AT_ONCE = {"decision_steps": 1, "retry_steps": 1}
-RATE = {"first_rate": 0.7, "weight": 0.15, "counted": "drafted"}
+RATE = {"first_rate": 0.7, "weight": 0.15}
 SHIPPED = {**RATE, "decision_steps": 20, "plain_factor": 1.1, "retry_steps": 100, "memory_factor": 1.1}
 
 
@@ -243,9 +243,9 @@ def lengths(hand: Hand, steps: int, matched: int = 0) -> list[int]:
     return found
 
 
-def test_it_decides_when_it_is_asked_the_twentieth_time():
-    """With a retry after every step it is asked in each; the length before the first decision is 0."""
-    assert lengths(play(released(retry_steps=1), FREE, most=400), 42, matched=8) == [0] * 19 + [8] * 23
+def test_it_decides_at_the_first_question_and_at_each_twentieth_after_it():
+    """With a retry after every step it is asked in each. Nothing is accepted, so the second decision ends drafting."""
+    assert lengths(play(released(retry_steps=1, weight=1.0), FREE, most=400), 42) == [8] * 20 + [0] * 22
 
 
 @pytest.mark.parametrize(("plain_factor", "length"), [(1.1, 0), (1.0, 1)])
@@ -261,11 +261,11 @@ def test_the_search_stops_at_the_first_fall():
     assert lengths(hand, 1) == [0], "2 / 12 ms is less than 1 / 2 ms, 9 / 12 ms is more"
 
 
-@pytest.mark.parametrize(("counted", "share"), [("drafted", 2 / 8), ("tried", 2 / 3)])
-def test_a_step_that_drafted_moves_the_rate(counted, share):
-    part = released(counted=counted, **AT_ONCE)
-    assert lengths(play(part, FREE), 1, matched=2) == [8]
-    assert part.rate == pytest.approx(0.85 * 0.7 + 0.15 * share)
+def test_a_step_that_drafted_moves_the_rate_towards_the_share_of_all_steps():
+    part = released(**AT_ONCE)
+    hand = play(part, FREE)
+    assert [*lengths(hand, 1, matched=2), *lengths(hand, 1)] == [8, 8]
+    assert part.rate == pytest.approx(0.85 * (0.85 * 0.7 + 0.15 * 2 / 3) + 0.15 * 2 / 4)
 
 
 def test_a_length_that_nearly_fills_the_cache_has_no_goodput():

@@ -1,6 +1,7 @@
 """Speculation as long as goodput says, step by step.
 
 Paper: SmartSpec, "Optimizing Speculative Decoding for Serving LLMs Using Goodput" (Liu et al. 2024), Algorithms 1, 2.
+Version 3 of it (July 2025) is named TurboSpec; this is version 1.
 Idea: before each step, run the first-come prefix and the proposed length k = 0..V with the most generated tokens
 (accepted and bonus) per estimated second among those that the cache has slots for.
 Deviations:

@@ -1,33 +1,30 @@
 """SmartSpec as its authors released it: one length for all, decided now and then.
 
 Paper: SmartSpec (Liu et al. 2024); the code is branch `dsd` of LiuXiaoxuanPKU/vllm (commit b427a13, December 2024).
-Idea: every 20th time that the policy is asked, take the length k = 0, 1, ... before goodput first falls. In between the
-last length holds. Plain decoding counts 1.1 times its goodput, so speculation has to win by 10%.
+Commit 647244ce of it differs: it counts a question before it tests whether to decide, so its first 19 find length 0.
+Idea: at the first question and every 20th after it, take the length k = 0, 1, ... before goodput first falls. In
+between the last length holds. Plain decoding counts 1.1 times its goodput, so speculation has to win by 10%.
 Differences from the paper's scheduler (chains.py), all of them the release's:
-- One rate for all requests starts at 0.7 and moves by 0.15 of a step's accepted / drafted. It learns nothing without
-  drafts.
+- One rate for all requests starts at 0.7. Each step that drafts moves it by 0.15 towards accepted / drafted of all
+  steps so far.
 - All decoding requests run; no prefix is chosen, and no feedback ends the reading of prompts.
 - Length 0 switches speculation off. The policy is then asked again when fewer requests run than when it was switched
   off, or once after 100 steps. Only each 20th question is a decision, so a load that never falls stays off for 2,000
-  steps. The length before the first decision is 0. The copy in ZhaoxuanWu/Tetris (1eb88980, vllm/spec_decode/dsd.py)
-  tests before it counts: its first question is a decision.
+  steps.
 - A length whose tokens x 1.1 exceed the cache has no goodput.
 Deviations:
 - vLLM's sampler counts every draft token that agrees, also behind a rejected one, which a scheduler here does not see.
-  `counted: drafted` is the accepted prefix over all drafted tokens; it is below the conditional acceptance (0.51 for
-  0.70 at k = 3). `counted: tried` leaves out the tokens behind a rejected one, and agrees with vLLM's count on average.
+  Here the tokens behind a rejected one count neither as accepted nor as drafted: on average the same ratio.
 - Pass times are the cost model's, where the release fits polynomials to a profile of its own.
 - The release lets a drafter that missed tokens draft on from a cache with gaps. Here it first reads what it lacks. Of
   prompts that are read while speculation is off, the same. As in the release, that is in no decision.
 - The longest k is the server's setting there; 8 here. A step without memory for the length decodes without drafts.
-- Where not even length 0 meets the memory rule, the release takes the longest, since all cost the same; here length 0.
-- The release's prompt lookup (8 tokens up to batch 32, then a verified length) is left out.
+- The release's prompt lookup (8 tokens, of which a length by goodput is verified) is left out.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -47,8 +44,7 @@ class ReleasedLengths(Chains):
     Parameters
     ----------
     num_speculative_tokens : the longest chain.
-    first_rate : the rate before any step. weight : of a step in the rate. counted : what accepted tokens are held
-        against: all that were drafted, or those that were tried.
+    first_rate : the rate before any step. weight : by which a step moves the rate.
     decision_steps : questions from one decision to the next. plain_factor : by which the goodput of length 0 counts.
     retry_steps : steps without speculation after which the policy is asked again.
     memory_factor : by which the tokens of a length count when they are held against the cache.
@@ -57,7 +53,6 @@ class ReleasedLengths(Chains):
     num_speculative_tokens: int
     first_rate: float
     weight: float
-    counted: Literal["drafted", "tried"]
     decision_steps: int
     plain_factor: float
     retry_steps: int
@@ -70,7 +65,7 @@ class ReleasedLengths(Chains):
         at_least(1, decision_steps=self.decision_steps, retry_steps=self.retry_steps)
         probability(first_rate=self.first_rate, weight=self.weight)
         self.rate = self.first_rate
-        self._asked = self._length = self._idle = 0
+        self._asked = self._length = self._idle = self._matched = self._tried = 0
         self._off_at: int | None = None  # The requests of the batch that switched speculation off.
 
     def grow(self, view: View, sequences: Sequences) -> Growing:
@@ -82,12 +77,13 @@ class ReleasedLengths(Chains):
         return grow_trees(view, sequences.requests, sequences.catch_up, sequences.decoding, depth, width=1)
 
     def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted) -> None:
-        """Move the rate by the acceptance of this step, if it drafted."""
+        """Move the rate towards the acceptance of all steps so far, if this one drafted."""
         drafted = forest.tree_tokens()
         if not drafted.any():
             return
-        tried = drafted if self.counted == "drafted" else np.minimum(answer.matched + 1, drafted)
-        self.rate += self.weight * (float(answer.matched.sum() / tried.sum()) - self.rate)
+        self._matched += int(answer.matched.sum())
+        self._tried += int(np.minimum(answer.matched + 1, drafted).sum())
+        self.rate += self.weight * (self._matched / self._tried - self.rate)
 
     def _off(self, running: int) -> bool:
         """Count a step; return whether it runs without asking: as many requests run as when length 0 was chosen."""
@@ -106,9 +102,9 @@ class ReleasedLengths(Chains):
         """Return the length in force when the policy is asked; a step that only reads prompts feeds the drafter."""
         if not sequences.decoding:
             return 1
-        self._asked += 1
         if self._asked % self.decision_steps == 0:
             self._length = self._decided(view, sequences)
+        self._asked += 1
         if not self._length:
             self._off_at = running
         return self._length
