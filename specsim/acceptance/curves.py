@@ -84,8 +84,8 @@ class Acceptance:
     """Curves by category, proposals per position, kinds of request per category, rows of the pool of each kind.
 
     The `evidence` of Bernoulli numbers is ``assumed``. `notes` are lines for the user of a run, by category, `sha256`
-    the checksum of the file that the curves were fitted to. `known` is the last draft position that was stated or counted,
-    in every category; None: rates are not of so many positions.
+    the checksum of the file that the curves were fitted to. `known` is the last draft position that was stated or
+    counted, in every category; None: rates are not of so many positions.
     """
 
     curves: Mapping[str, Curve]

@@ -241,7 +241,7 @@ SUGGESTING = ("scheduler", "drafter", "profile", "trace")
 
 Where several suggest one key the first wins: a scheduler names the drafter that it is made for, a drafter the
 acceptance that was measured with it, a profile the acceptance of its own draft model, and a trace the number of servers
-that its bursts need.
+that its bursts need. A profile's acceptance of the very kind of head goes before that of the drafter's file.
 """
 REPLICAS = "replicas"
 SERVERS = (REPLICAS, "concurrency")
@@ -264,12 +264,22 @@ def with_suggestions(
         for key, value in _suggests(group, chosen, str(full["scheduler"])).items():
             if _is_set(key, told) or (key in GROUPS and not _holds(key, value, told)):
                 continue
-            if key == REPLICAS and not servers:
+            if (key == REPLICAS and not servers) or (group == "drafter" and key == "acceptance" and _of_head(full)):
                 continue
             if _stands(key, full) != value:
                 followed.setdefault(f"{group}={chosen}", []).append(f"{key}={value}")
             told[key] = full[key] = value
     return full, followed
+
+
+def _of_head(full: Point) -> bool:
+    """Return whether the profile brings an acceptance of heads of the drafter's kind, of its target or one near it."""
+    brought = _suggests("profile", str(full["profile"]), str(full["scheduler"])).get("acceptance")
+    files = file_of("drafter", str(full["drafter"])), None if brought is None else file_of("acceptance", brought)
+    drafter, acceptance = (None if path is None else peek_yaml(path) for path in files)
+    if drafter is None or acceptance is None or not isinstance(pair := acceptance.get("pair"), Mapping):
+        return False
+    return bool(pair.get("draft") == f"{drafter.get('kind')} head")
 
 
 def _is_set(key: str, point: Point) -> bool:

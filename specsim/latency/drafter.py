@@ -136,7 +136,9 @@ class DecoderHead:
             forms = {
                 name: delayed(Block(each, self.depth, self.queries, fed_s), again_s) for name, each in forms.items()
             }
-        return replace(heads, name=f"{self.kind} head", forms=forms, step_s=once * rate.byte_s)
+        return replace(
+            heads, name=f"{self.kind} head", forms=forms, step_s=once * rate.byte_s, nonembedding_bytes=round(layers)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,7 +221,7 @@ def pair_note(of: Pair | None, truth: Profile, acceptance: str, profile: str, *,
     if refused and not on_target:
         raise SpecsimError(
             f"{acceptance}: recorded on {of.target}, but the target of {profile} is {runs.target}; expected a "
-            "recording on that target, or any_fit=true"
+            "recording on that target, rates (acceptance=0.5), or any_fit=true"
         )
     if on_target and same_model(of.draft, runs.draft):
         return None
@@ -431,15 +431,18 @@ def cache_note(simulation: Simulation, cache_bytes: Sequence[int], rows: Mapping
         grown = 0.0 if alone else rows["output_tokens"][its].mean() / 2
         whole = share == 1 and not alone
         tokens = int(prompt + (ahead if whole else grown))
-        bytes_each, newcomer = (int(memory.bytes_of(int(prompt + part * ahead), 0)) for part in (share, 1))
+        both = simulation.hardware_of(each).truth.draft.cached and rows["draft_tokens"][its].any()
+        asked = (int(prompt + share * ahead), int(prompt + ahead), tokens)
+        bytes_each, newcomer, of_mean = (int(memory.bytes_of(n, both * n)) for n in asked)
         full = cache_bytes[each] > memory.capacity_bytes - newcomer or whole
         if full and peak(since_s[its], until_s[its]) * bytes_each > memory.capacity_bytes:
             taken = min(cache_bytes[each] / memory.capacity_bytes, 1.0)
-            held = memory.capacity_bytes // max(int(memory.bytes_of(tokens, 0)), 1)
+            held = memory.capacity_bytes // max(of_mean, 1)
             why = f" or reserved (engine.reserves={reserves})" if share and not alone else ""
             return (
                 f"requests waited while the KV cache of a {pool}replica was full{why}: {taken:.0%} of it was taken, it "
-                f"holds {held:,} requests of {tokens:,} tokens, their mean{' with max_tokens' if whole else ''}",
+                f"holds {held:,} requests of {tokens:,} tokens, their mean{' with max_tokens' if whole else ''}"
+                + ("; shared prefixes take less" if simulation.prefixes is not None else ""),
             )
     return ()
 

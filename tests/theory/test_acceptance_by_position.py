@@ -1,7 +1,5 @@
 """Acceptance by draft position: rates come out as they were typed, whatever drafts, however it is asked."""
 
-from __future__ import annotations
-
 import csv
 import re
 from dataclasses import replace

@@ -13,7 +13,7 @@ from specsim.config.compose import compose
 from specsim.latency.drafter import drafter_from_mapping, equipped
 from specsim.latency.engine import engine_from_mapping
 from specsim.latency.forms import Block, Linear
-from specsim.latency.profile import load_profile, profile_from_mapping
+from specsim.latency.profile import load_profile, peak_notes, profile_from_mapping
 from specsim.pass_shape import PassShape, PassShapes
 from tests.made import many, one, refusal
 
@@ -96,6 +96,7 @@ def test_a_dense_head_beside_a_mixture_of_experts_reads_no_experts():
     mtp = draft(load_profile("deepseek_v3_mtp_8xb200"), kind="mtp", layers=1, depth=3)
     assert mtp.weights_bytes == pytest.approx(11.3e9, rel=1e-2)
     assert mtp.seconds(PassShape.decode(0, 64)) > 1.8 * mtp.seconds(PassShape.decode(0))
+    assert peak_notes(replace(qwen, draft=draft(qwen, kind="mtp", layers=1, depth=3)), "profile") == ()
 
 
 @pytest.mark.parametrize(
@@ -113,6 +114,7 @@ def test_medusa_s_heads_are_of_the_target_s_shape(target, weights, least_s, most
     few, many = (heads.seconds(PassShape.decode(500 * n, n)) - heads.overhead_s for n in (1, 16))
     assert least_s < few < many < most_s
     assert (heads.cached, heads.one_pass, heads.max_depth, heads.kv_bytes_per_token) == (False, True, 5, 0)
+    assert peak_notes(replace(profile, draft=heads), "profile") == ()
     of_one, of_vicuna = (each.chosen.seconds(PassShape.decode(0)) for each in (draft(vicuna, **medusa), vicuna.target))
     assert of_one == pytest.approx(0.11 * of_vicuna, rel=0.02)
 
@@ -205,6 +207,9 @@ def test_a_scheduler_that_prices_passes_knows_that_one_is_enough(tmp_path):
 def test_a_suggestion_is_followed_with_the_keys_that_are_set_and_is_relative_to_its_file(tmp_path):
     """A sweep over schedulers that sets a key of the separate model means the separate model."""
     assert compose({"scheduler": "smartspec_lookup", "drafter.graphs": "false"})["choices"]["drafter"] == "separate"
+    headed = {"profile": "qwen3_30b_a3b_eagle3_h100"}
+    for drafter, whose in (("eagle3", "qwen3_30b_a3b_eagle3"), ("dflash", "gemma4_31b_dflash")):
+        assert compose({**headed, "drafter": drafter})["choices"]["acceptance"] == whose, "of its own kind of head"
     named = compose({"scheduler": "adaserve_no_graphs", "drafter": "separate"})
     assert named["drafter"]["graphs"] is False, "a suggested setting holds whichever file is named"
     assert "graphs" in refusal(compose, {"scheduler": "adaserve_no_graphs", "drafter": "eagle"})

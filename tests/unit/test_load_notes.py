@@ -8,6 +8,7 @@ import pytest
 
 from specsim.api import find, simulate
 from specsim.figures.style import GLYPHS, HOLLOW
+from specsim.latency.profile import load_profile
 from specsim.metrics.load import _of_sessions, load, load_notes
 from specsim.metrics.requests import RequestRows
 from specsim.metrics.seeds import KEPT_UP, OVERLOADED, SATURATED, SHORT, depends_on_length, verdict_of, verdicts, worst
@@ -238,6 +239,9 @@ def test_a_run_says_that_its_batch_slots_were_all_taken_while_requests_waited():
         assert not any("batch slots" in note for note in simulate("vllm", "poisson", **roomy).notes)
 
 
+EIGHT = "llama8b_1b_h100"
+
+
 def test_a_run_says_that_its_cache_was_full_while_requests_waited_and_whose():
     crowd = {"requests": 80, "rps": 400, "trace__prompt_tokens": 8000, "trace__output_tokens": 2048}
     split = {"replicas": 2, "split__prefill": 1, "split__link_gb_per_s": 50}
@@ -252,6 +256,9 @@ def test_a_run_says_that_its_cache_was_full_while_requests_waited_and_whose():
     for more, (full, mean) in (({}, whole), (at_once, (" prefill replica was full: ", " 8,000 tokens, their mean"))):
         (said,) = (each for each in simulate("vllm", "poisson", **reserved, **more).notes if "KV cache" in each)
         assert [full in said, said.endswith(mean)] == [True] * 2
+    (said,) = (each for each in simulate("vllm_spec", "poisson", **crowd, profile=EIGHT).notes if "KV cache" in each)
+    room = f"{load_profile(EIGHT).usable_kv_tokens // 9024} requests of 9,024 tokens"
+    assert f"it holds {room}, their mean" in said, "the drafter's cache is in it"
     for roomy in ({**crowd, "rps": 0.1, "requests": 8}, {**crowd, "replicas": 8}):
         assert not any("KV cache" in note for note in simulate("vllm", "poisson", **roomy).notes)
 
