@@ -48,7 +48,7 @@ def test_every_acceptance_names_its_pair_and_says_that_the_spread_between_reques
     mapping = read_yaml(folder / f"{name}.yaml")
     made = acceptance_from_mapping(mapping, name, folder)
     if mapping["kind"] in ("length", "positions"):
-        assert made.note.count("; spread between requests assumed: 0.5") == len(mapping["categories"])
+        assert str(made.notes).count("; spread between requests assumed: 0.5") == len(mapping["categories"])
     pair = pair_from_mapping(mapping, name, made.evidence)
     assert mapping["pair"] == {"target": pair.target, "draft": pair.draft} if pair else None
     any_pair = name in ("bernoulli", "medusa") or name.startswith("pinned_")
