@@ -1,7 +1,5 @@
 """What holds of every test: examples are drawn alike in each run, and none has a deadline on a shared machine."""
 
-from __future__ import annotations
-
 import gc
 import os
 import random

@@ -1,7 +1,5 @@
 """The real data of a machine that has it. Every other test sees none, so it shows the same on every machine."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

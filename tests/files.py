@@ -1,7 +1,5 @@
 """Files that tests read: pages of docs/ with blocks of code and commands of specsim, and folders of runs."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Forests grown by hand, a layer at a time."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from specsim.core.request import Floats, Ints

@@ -1,7 +1,5 @@
 """Draft passes that carry several levels, asked for one by one."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from math import inf
 from typing import Any

@@ -4,8 +4,6 @@ Each fault goes into a copy of the package; the fast tests that are to notice it
 checkout, or of the checkout at FOLDER. Exit status 1 where a fault is missed.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

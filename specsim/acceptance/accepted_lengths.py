@@ -302,13 +302,13 @@ def runs(node: CheckedMapping, folder: Path) -> Acceptance:
     k = node.whole("k", 1, MOST_POSITIONS) if node.given("k") else None
     field = node.text("field", "the name of a field") if node.given("field") else None
     checksum, found = _fitted(path, facts.st_mtime_ns, facts.st_size, k, field)
-    curves, said = {}, []
+    curves, said = {}, {}
     for name, each in found.items():
         curves[name] = curve_of(node, each.rates, each.chain, SPREAD if each.spread is None else each.spread)
         how = f"{'stated' if node.given('spread') else each.how}: {curves[name].spread:.3g}"
-        said.append(f"{name}: {each.counts}: {worth(curves[name])}; spread between requests {how}")
+        said[name] = f"{name}: {each.counts}: {worth(curves[name])}; spread between requests {how}"
     known = min(each.chain for each in curves.values())
-    return Acceptance(curves, width, levels, note="; ".join(said), sha256=checksum, known=known)
+    return Acceptance(curves, width, levels, notes=said, sha256=checksum, known=known)
 
 
 @lru_cache(maxsize=4)

@@ -6,7 +6,7 @@ A wrong key is a SpecsimError of one line that names it and its source.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,9 +83,9 @@ NEVER = Curve((0.0,), concentration=0.0, spread=0.0, tail=0.0)
 class Acceptance:
     """Curves by category, proposals per position, kinds of request per category, rows of the pool of each kind.
 
-    The `evidence` of Bernoulli numbers is ``assumed``. `note` is a line for the user of a run, `sha256` the checksum of
-    the file that the curves were fitted to. `known` is the last draft position that was stated or counted, in every
-    category; None: rates are not of so many positions.
+    The `evidence` of Bernoulli numbers is ``assumed``. `notes` are lines for the user of a run, by category, `sha256`
+    the checksum of the file that the curves were fitted to. `known` is the last draft position that was stated or
+    counted, in every category; None: rates are not of so many positions.
     """
 
     curves: Mapping[str, Curve]
@@ -93,7 +93,7 @@ class Acceptance:
     levels: int
     pool_rows: int = POOL_ROWS
     evidence: Evidence = "fitted"
-    note: str | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
     sha256: str | None = None
     known: int | None = None
 

@@ -41,14 +41,14 @@ def _acceptance(
     node.only(("kind", "categories"), ("description", "pair", "width", "levels"))
     width, levels = shape_of(node)
     bodies = node.children("categories", "at least one category by name", " or ".join(ways))
-    curves, said, known = {}, [], []
+    curves, said, known = {}, {}, []
     for name, body in bodies.items():
         way = _way(body, ways)
         rates, single = read(body, way), not isinstance(body.values[way], list | tuple | Mapping)
         curves[name] = curve_of(body, rates, body.values.get("k", USUAL_K if single else len(rates)), SPREAD)
-        said.append(f"{name}: {_said(body, way, curves[name])}")
+        said[name] = f"{name}: {_said(body, way, curves[name])}"
         known += [curves[name].chain] if not single or "k" in body.values else []
-    return Acceptance(curves, width, levels, note="; ".join(said), known=min(known, default=None))
+    return Acceptance(curves, width, levels, notes=said, known=min(known, default=None))
 
 
 def _way(node: CheckedMapping, ways: tuple[str, ...]) -> str:
@@ -203,7 +203,7 @@ def pinned(node: CheckedMapping) -> Acceptance:
     note = f"{knob} {node.values[knob]} accepts by position (cumulative) {', '.join(f'{each:.3g}' for each in told)}"
     curve = Curve((*rates, 0.0)[:MOST_POSITIONS], concentration=0.0, spread=0.0, tail=0.0)
     mean = f"{note}: {1 + sum(told):.4g} tokens a verification of {len(told)} drafts, the others wrong"
-    return Acceptance({"default": curve}, WIDTH, 1, evidence="assumed", note=mean)
+    return Acceptance({"default": curve}, WIDTH, 1, evidence="assumed", notes={"default": mean})
 
 
 def _cumulative(node: CheckedMapping, knob: str) -> list[float]:

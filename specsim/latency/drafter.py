@@ -46,7 +46,7 @@ class Heads:
 
     Parameters
     ----------
-    one_pass : all depths in one pass (Medusa), or a pass per depth (EAGLE, MTP).
+    one_pass : all depths in one pass, or a pass per depth.
     depth : the most tokens ahead that they propose.
     pass_share, weights_share, cache_share : shares of the target's time for its weights, of its weights, and of its
         cache and the time to read it. A head without cache reads the target's last state and has no prefill.
@@ -139,6 +139,29 @@ class DecoderHead:
         return replace(
             heads, name=f"{self.kind} head", forms=forms, step_s=once * rate.byte_s, nonembedding_bytes=round(layers)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class MedusaHeads:
+    """Medusa's heads (arXiv 2401.10774), `depth` of them: a residual block each, and a vocabulary's matrix of its own.
+
+    One pass proposes all depths from the target's last state, without attention or a cache.
+    """
+
+    depth: int
+
+    def of(self, profile: Profile) -> ModelLatency:
+        """Return the target's passes, scaled by the bytes that a pass of the heads reads; beside experts dense ones."""
+        target, shape = profile.target, profile.target.shape
+        if shape is None or target.nonembedding_bytes is None:
+            lacking = "nonembedding_bytes" if shape else "hidden_size and vocab_size"
+            _refuse(f"medusa is composed from the target; {profile.name} states no {lacking}; expected kind heads")
+        block, vocabulary = (_square(rows, shape.hidden_size) for rows in (shape.hidden_size, shape.vocab_size))
+        rate, read = _Rates.of(target, vocabulary), self.depth * (block + vocabulary)
+        heads = Heads(True, self.depth, read / rate.read, read / target.weights_bytes, 0.0).of(profile)
+        times = read * rate.byte_s, self.depth * block * rate.product_s, self.depth * vocabulary * rate.product_s, 0.0
+        forms = {name: dense(each, *times) for name, each in target.forms.items()} if target.sparse else heads.forms
+        return replace(heads, forms=forms, nonembedding_bytes=round(self.depth * block))
 
 
 class _Rates(NamedTuple):
@@ -383,6 +406,7 @@ KINDS: Kinds[Drafter] = Kinds(
         "suffix": _checked(partial(Lookup, "suffix decoding"), ("pass_s",), ("request_s",)),
         "layers_skipped": _layers_skipped,
         "heads": _checked(Heads, ("one_pass", "depth", "pass_share", "weights_share", "cache_share")),
+        "medusa": _checked(MedusaHeads, ("depth",)),
         **{kind: _decoder_head(kind) for kind in DECODER_HEADS},
     },
     Drafter,

@@ -20,9 +20,9 @@ BROUGHT = {
     "scheduler": ("acceptance", "drafter"),
     "drafter": ("acceptance",),
     "profile": ("acceptance", "drafter", "engine", "scheduler"),
-    "trace": ("slo",),
+    "trace": ("slo", "replicas"),
 }
-"""Groups that a choice may bring along (`suggests`); their differences count as differences of the choice."""
+"""Settings that a choice may bring along (`suggests`); their differences count as differences of the choice."""
 
 
 class SweepAxes(NamedTuple):
@@ -63,11 +63,12 @@ def axes_of(table: DataFrame, x: str | None = None, line: str | None = None) -> 
     if x is not None and not _numeric(table, x):
         raise SpecsimError(f"x={x}: expected a setting that is a number in every run")
     differ = differing(table)
-    numbers = [each for each in differ if _numeric(table, each) and each != line]
+    led = _led(table, differ)
+    numbers = [each for each in differ if _numeric(table, each) and each != line and each not in led]
     x = x or next((each for each in (*FIRST, *numbers) if each in numbers), None)
     followers = following(table, [x] if x else [])
     left = [each for each in differ if each != x and each not in {*followers} & {*numbers}]
-    words = [each for each in left if each not in numbers]
+    words = sorted((each for each in left if each not in numbers), key=led.__contains__)
     line = line or next((each for each in ("scheduler", *words, *left) if each in left), "scheduler")
     along_x = [each for each in followers if each != line]
     rest = [each for each in beside(table, line) if each not in (x, *along_x)]
@@ -98,9 +99,10 @@ def check_setting(table: DataFrame, name: str, key: object) -> None:
 def beside(table: DataFrame, of: str) -> list[str]:
     """Return the settings that differ, except `of` and those that it brings along."""
     others = [key for key in differing(table) if key != of]
-    kept = [key for key in others if not brought(key, of)]
-    for key in others:
-        if brought(key, of) and not _determined(table, key, [of, *kept]):
+    led = _led(table, others)
+    kept = [key for key in others if not brought(key, of) and key not in led]
+    for key in sorted(others, key=led.__contains__):
+        if key not in kept and not _determined(table, key, [of, *kept]):
             kept.append(key)
     return kept
 
@@ -109,6 +111,12 @@ def brought(key: str, of: str) -> bool:
     """Return whether a setting may differ because `of` does: it is below `of`, or in a group that `of` brings along."""
     head, own = key.partition(".")[0], of.partition(".")[0]
     return (head == own and key != own) or head in BROUGHT.get(own, ())
+
+
+def _led(table: DataFrame, keys: Sequence[str]) -> set[str]:
+    """Return those of the keys that another one brings along: they have one value for each of its values."""
+    pairs = [(key, of) for of in keys if of in BROUGHT for key in keys if brought(key, of)]
+    return {key for key, of in pairs if _determined(table, key, [of])}
 
 
 def _numeric(table: DataFrame, key: str) -> bool:

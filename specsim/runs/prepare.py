@@ -151,7 +151,7 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     observers = _observers(settings.observers, plugins, handed) if settings.observers else []
     checksums = plugins_sha256([*plugin_modules(extensible(settings, chosen), plugins), *handed.modules])
     load = _load(settings, chosen, plugins, handed, served_on)
-    rates_said = _rates_said(model, load.assigned)
+    rates_said = _rates_said(model, load.assigned, settings.acceptance_scale)
     shipped = not is_path(chosen.acceptance.name)
     long_said = context_note(pair, load.trace, chosen.acceptance.brought) if shipped else None
     told = reported(chosen.acceptance.values, str(chosen.acceptance))
@@ -219,25 +219,33 @@ def _acceptance(choice: Choice, scale: float | None, plugins: Plugins) -> Accept
         return model
     if not isinstance(model, Acceptance):
         raise SpecsimError(f"acceptance_scale={scale:g}: {choice} holds texts; expected an acceptance of rates")
-    return replace(model.scaled(scale), note=model.note and f"before acceptance_scale={scale:g}: {model.note}")
+    return model.scaled(scale)
 
 
-def _rates_said(model: AcceptanceModel, assigned: Assigned) -> str:
-    """Return the model's own note, and the classes that take `default` for want of a category of their name."""
+def _used(model: Acceptance, assigned: Assigned) -> set[str]:
+    """Return the categories that classes of the run take."""
+    return {each if each in model.curves else "default" for each in assigned.acceptance}
+
+
+def _rates_said(model: AcceptanceModel, assigned: Assigned, scale: float | None) -> str:
+    """Return the notes of categories in use, and the classes that take `default` for want of one of their name."""
+    notes, used = (model.notes, _used(model, assigned)) if isinstance(model, Acceptance) else ({}, set())
+    told = [said for name, said in notes.items() if name in used]
+    before = f"before acceptance_scale={scale:g}: " if told and scale is not None else ""
     curves, texts = isinstance(model, Acceptance) and model.curves, isinstance(model, Recording) and model.categories
     known = set(curves or texts or ())
     classes = zip(assigned.requests.class_names, assigned.acceptance, strict=True)
     lost = [name if name == wanted else f"{name} ({wanted})" for name, wanted in classes if wanted not in known]
     some = ", ".join(lost[:4]) + (f" and {len(lost) - 4:,} more classes" if len(lost) > 4 else "")
     said = f"{some}: default (no category of that name)" if lost and known - {"default"} else None
-    return "; ".join(filter(None, (getattr(model, "note", None), said)))
+    return before + "; ".join(filter(None, (*told, said)))
 
 
 def _at_k(model: AcceptanceModel, assigned: Assigned, k: int, *, scaled: bool) -> str | None:
-    """Return what the rates in use are worth at the scheduler's k, where the model's own note says it of others."""
-    if not isinstance(model, Acceptance) or not model.note or not k:
+    """Return what the rates in use are worth at the scheduler's k, where the model's own notes say it of others."""
+    if not isinstance(model, Acceptance) or not model.notes or not k:
         return None
-    used = {each if each in model.curves else "default" for each in assigned.acceptance}
+    used = _used(model, assigned)
     other = {name: at for name, at in model.curves.items() if name in used and (scaled or at.chain not in (0, k))}
     return "; ".join(f"{name}: {worth(at, k, model.levels)}" for name, at in other.items()) or None
 

@@ -1,7 +1,5 @@
 """``python -m tests.bench``: measure and store everything; ``--check``: compare the loops with the stored rows."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """How the cost of an iteration grows: with the batch, the trees, the trace, the queue and the replicas."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 ``python -m tests.bench.peers FILE`` writes the trace that they replay, in Mooncake's form.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 All but the longest start once before they are timed: what Python compiles and specsim keeps is there by then.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

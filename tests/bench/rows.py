@@ -3,8 +3,6 @@
 Times are measured in a yardstick: a fixed number of short numpy calls from Python.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import time

@@ -1,7 +1,5 @@
 """``python -m tests.bench.shares [NAME]``: the rooms that an iteration of a loop spends its time in, and the calls."""
 
-from __future__ import annotations
-
 import argparse
 import cProfile
 import pstats

@@ -4,8 +4,6 @@ A machine that is busy lengthens the wall time of a sweep, and hardly the proces
 busy the cores were is told by the clock, and holds on a machine that does nothing else.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 import time

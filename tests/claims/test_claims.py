@@ -1,7 +1,5 @@
 """The papers' claims, held on the traces that ship, whatever published ones lie on the machine: docs/claims.md."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

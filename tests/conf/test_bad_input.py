@@ -127,7 +127,7 @@ WORLDS = [
     *(("timeout_s=0", "timeout_s: 0"), ("shed.waitng=3", "did you mean 'waiting'?")),
     ("shed.waiting=3 concurrency=4", "shed and concurrency=4"),
     ("concurrency=4 rps=2.0", "rps: 2", " and concurrency=4"),
-    (f"scheduler=threshold drafter=medusa drafter.weights_share=1.0 {SMALL_GPUS}", "leave no memory for KV"),
+    (f"scheduler=threshold drafter=medusa drafter.depth=60 {SMALL_GPUS}", "leave no memory for KV"),
 ]
 IDLE = [
     ("profile.gpus=64", "profile.gpus=64", "the times of profile=llama70b_1b_4xh100 are of 4 GPUs"),

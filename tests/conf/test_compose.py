@@ -17,15 +17,8 @@ from specsim.runs.plan import checked
 from specsim.runs.prepare import prepare
 from tests.made import refusal
 
-ORIGINALS = {
-    "scheduler": "continuous",
-    "slo": "adaserve",
-    "acceptance": "llama70b_1b",
-    "profile": "llama8b_1b_h100",
-    "drafter": "lookup",
-    "engine": "vllm_0_12",
-    "router": "dedicated",
-}
+ORIGINALS = {"scheduler": "continuous", "slo": "adaserve", "acceptance": "llama70b_1b", "profile": "llama8b_1b_h100"}
+ORIGINALS |= {"drafter": "lookup", "engine": "vllm_0_12", "router": "dedicated"}
 ROWS = "arrival_s,prompt_tokens,output_tokens\n0,10,3\n0.5,20,4\n2.0,30,5\n"
 
 
@@ -144,14 +137,10 @@ def swept(word):
 @pytest.mark.parametrize(
     ("word", "values"),
     [
-        ("rps=2,3", ["2", "3"]),
-        ("rps=choice(2,3)", ["2", "3"]),
-        ("rps=range(1,5)", ["1", "2", "3", "4"]),
-        ("rps=range(5,1,-2)", ["5", "3"]),
-        ("rps=range(0.1,0.5,0.1)", ["0.1", "0.2", "0.3", "0.4"]),
-        ("rps=sort(3,1,2)", ["1", "2", "3"]),
-        ("rps=tag(mine,choice(1,2))", ["1", "2"]),
-        ("warmup=[0,5],[5,9]", ["[0,5]", "[5,9]"]),
+        *((f"rps={word}", ["2", "3"]) for word in ("2,3", "choice(2,3)")),
+        *(("rps=range(1,5)", ["1", "2", "3", "4"]), ("rps=range(5,1,-2)", ["5", "3"])),
+        *(("rps=range(0.1,0.5,0.1)", ["0.1", "0.2", "0.3", "0.4"]), ("rps=sort(3,1,2)", ["1", "2", "3"])),
+        *(("rps=tag(mine,choice(1,2))", ["1", "2"]), ("warmup=[0,5],[5,9]", ["[0,5]", "[5,9]"])),
         ("scheduler=fcfs, las", ["fcfs", "las"]),
         ("+scheduler=choice('fcfs', continuous)", ["fcfs", "continuous"]),
         ("trace=choice(./my first.csv,'b (2).csv',poisson)", ["./my first.csv", "b (2).csv", "poisson"]),
@@ -176,14 +165,8 @@ def test_glob_picks_among_the_names_of_a_group_as_in_hydra():
 @pytest.mark.parametrize(
     ("text", "old", "value"),
     [
-        ("'5'", 1, 5),
-        ("'5'", "name", "5"),
-        ("'5'", "${seed}", 5),
-        ("'5'", None, 5),
-        ("'true'", False, True),
-        ("'[1,2]'", None, [1, 2]),
-        ("~/x.py", [], "~/x.py"),
-        ("{a: ~/x}", {}, {"a": "~/x"}),
+        *(("'5'", 1, 5), ("'5'", "name", "5"), ("'5'", "${seed}", 5), ("'5'", None, 5), ("'true'", False, True)),
+        *(("'[1,2]'", None, [1, 2]), ("~/x.py", [], "~/x.py"), ("{a: ~/x}", {}, {"a": "~/x"})),
         ('{"1-16": 3, \'b\': [{"c.d": 1}]}', {}, {"1-16": 3, "b": [{"c.d": 1}]}),
         ("'{\"a\": 1}'", "x", '{"a": 1}'),
     ],

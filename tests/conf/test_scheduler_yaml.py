@@ -1,7 +1,5 @@
 """Every scheduler YAML: it lists all parameters, each at one place where it is set; every mistake is one line."""
 
-from __future__ import annotations
-
 import inspect
 import shutil
 from functools import reduce
@@ -139,8 +137,6 @@ def test_a_missing_key_and_a_value_of_the_wrong_kind_are_named(name, path):
 
 
 DERIVED = """\
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from specsim.schedulers.smartspec.serving import SmartSpec

@@ -9,28 +9,20 @@ from argcomplete.shell_integration import shellcode
 
 from specsim.commands.completion import MENDS
 
-COMMANDS = (
-    "calibrate compare completion fidelity find import list plot profile report run sweep trace trace-events tune"
-)
+VERBS = "calibrate compare completion fidelity find import list plot profile report run sweep trace trace-events tune"
 CASES = [
-    ("", COMMANDS.split()),
-    ("run sch", ["scheduler="]),
+    ("", VERBS.split()),
+    *(("run sch", ["scheduler="]), ("calibrate mine.csv --engine trt", ["trtllm_1_0", "trtllm_1_2"])),
     ("run scheduler=laps", ["scheduler=laps_adaserve", "scheduler=laps_sd", "scheduler=laps_sd_oracle"]),
-    ("calibrate mine.csv --engine trt", ["trtllm_1_0", "trtllm_1_2"]),
     ("run scheduler=continuous scheduler.max_num_s", ["scheduler.max_num_seqs="]),
     ("run slo.classes.chat.t", [f"slo.classes.chat.{key}=" for key in ("tpot_ratio", "tpot_s", "ttft_s")]),
-    ("run trace=./mi", ["trace=./mines/", "trace=./mine.csv"]),
-    ("run scheduler=./my.yaml scheduler.", ["scheduler.own_key="]),
-    ("run --cfg job -p slo.classes.ch", ["slo.classes.chat."]),
-    ("run -m --executor d", ["dask"]),
-    ("tune --schedulers vllm_", ["vllm_dynamic", "vllm_spec"]),
-    ("trace fetch azure", ["azure_code", "azure_conv"]),
-    ("fidelity ti", ["timeout_s=", "tiny"]),
+    *((f"run scheduler=./my.yaml {words}scheduler.", ["scheduler.own_key="]) for words in ("", "-m rps=2 ")),
+    *(("run trace=./mi", ["trace=./mines/", "trace=./mine.csv"]), ("run trace=./.", ["trace=./.hidden"])),
+    *(("run --cfg job -p slo.classes.ch", ["slo.classes.chat."]), ("run -m --executor d", ["dask"])),
+    *(("tune --schedulers vllm_", ["vllm_dynamic", "vllm_spec"]), ("profile l", ["latency"])),
+    *(("trace fetch azure", ["azure_code", "azure_conv"]), ("fidelity ti", ["timeout_s=", "tiny"])),
     ("calibrate mine", ["mines/", "mine.csv"]),
     ("calibrate mine.csv --all ", ["bin/", "mines/", "a\\ b.csv", "mine.csv", "my.yaml"]),
-    ("run trace=./.", ["trace=./.hidden"]),
-    ("run scheduler=./my.yaml -m rps=2 scheduler.", ["scheduler.own_key="]),
-    ("profile l", ["latency"]),
 ]
 
 

@@ -21,10 +21,7 @@ PRINTS = {
         "4 GPUs: llama70b_1b_4xh100 x 1, vllm_spec scheduler.max_num_batched_tokens=",
     ],
     "compare_schedulers": [
-        "At 6 requests/s the best is ",
-        "difference_half_width",
-        "vllm_spec    4 ",
-        "vllm_spec    7 ",
+        *("At 6 requests/s the best is ", "difference_half_width", "vllm_spec    4 ", "vllm_spec    7 ")
     ],
     "own_scheduler": ["mean TPOT, ms", "\n512 ", "share of requests that attain"],
 }

@@ -49,8 +49,8 @@ class Counting:
 
 @pytest.mark.parametrize(("name", "text"), BLOCKS, ids=[name for name, _ in BLOCKS])
 def test_the_page_runs(name, text, capsys):
-    short = text.replace("rates=(1, 8)", "rates=(1, 2), within=1.0, longest=15").replace("requests=50", "requests=15")
-    Path(name).write_text(short)
+    short = text.replace("rates=(1, 8)", "seed=0, rates=(1, 2), within=1.0, longest=15")
+    Path(name).write_text(short.replace("requests=50", "requests=15"))
     runpy.run_path(name, run_name="__main__")
     said = capsys.readouterr()
     assert said.err == ""

@@ -5,6 +5,7 @@ import re
 import runpy
 import shutil
 import subprocess
+from importlib.util import find_spec
 
 import pandas as pd
 import pytest
@@ -15,9 +16,8 @@ from specsim.metrics.sweep_table import SweepAxes
 from specsim.metrics.tables import load_of
 from tests.files import block, commands, page
 
-pytest.importorskip("altair", reason="needs specsim[report]")
-pytest.importorskip("vl_convert", reason="needs specsim[report]")
-report = pytest.importorskip("specsim.figures.report")
+NEEDS = ("altair", "jinja2", "vl_convert")
+pytestmark = pytest.mark.skipif(not all(map(find_spec, NEEDS)), reason="needs specsim[report]")
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PROBE = """<script>
 const said = [];
@@ -75,6 +75,8 @@ def test_a_run_s_page_has_its_numbers(pages):
 
 
 def test_a_sweep_s_page_has_its_means_and_says_which_attains_most(pages):
+    from specsim.figures import report  # It imports altair, which takes seconds.
+
     runs, text = load_sweep(pages["sweep"].parent / "sweep"), pages["sweep"].read_text()
     (best,) = {each["winner"] for each in runs.winners(by=["rps"]).to_dict("records") if each["rps"] == 40}
     assert f"The largest lead is that of {best} at rps = 40" in text
@@ -101,6 +103,8 @@ def test_the_page_of_an_incomplete_grid_has_differences_where_both_ran(tmp_path)
 
 
 def test_the_answer_of_a_sweep_says_which_points_are_overloaded_and_takes_its_lead_from_others():
+    from specsim.figures import report
+
     told = {"winner": "a", "second": "b", "mean": 0.4, "half_width": 0.03, "decided": True, "tied": 1}
     loads = [(4, "kept up", 0.1), (8, "overloaded", 0.2), (12, "overloaded", 0.3)]
     won = [{**told, "rps": x, "winner_load": load, "lead": d, report.PANEL: report.EVERY} for x, load, d in loads]

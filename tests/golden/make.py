@@ -1,7 +1,5 @@
 """Writes the golden files anew: `python -m tests.golden.make [scheduler ...]`; read what differs, then commit."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The one small run behind every golden file: bursts, tight memory, all classes, one-token outputs, a rejection."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -3,8 +3,6 @@
 After a wanted change: `python -m tests.golden.make`, and read the difference.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

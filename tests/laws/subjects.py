@@ -1,7 +1,5 @@
 """Every scheduler under conf/scheduler, by name, with parameters drawn around those of its YAML."""
 
-from __future__ import annotations
-
 import importlib
 import typing
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The ledger refuses every pass that no server could run, and says why."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Schedulers that are wrong, by a slip or on purpose: each is told so, and none is paid for it."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable

@@ -1,9 +1,8 @@
 """Files whose tests all need torch are not even imported where such tests are left out: torch takes seconds."""
 
-from __future__ import annotations
-
 import gc
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +11,13 @@ import pytest
 
 # Triton reads this when it is imported; without it no kernel runs on the CPU.
 os.environ["TRITON_INTERPRET"] = "1"
-ALL_NEED_TORCH = "\npytestmark = pytest.mark.torch\n"
+ALL_NEED_TORCH = re.compile(r"^pytestmark = \[?pytest\.mark\.torch\b", re.MULTILINE)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Return True for such a file, and None, which leaves it to others, for all else."""
     left_out = "not torch" in config.option.markexpr and collection_path.suffix == ".py"
-    return True if left_out and ALL_NEED_TORCH in collection_path.read_text(encoding="utf-8") else None
+    return True if left_out and ALL_NEED_TORCH.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -1,7 +1,5 @@
 """An extra that is there but broken: one line, from every command that needs it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Random cases, each as a simulation of specsim and as the reference's own servers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a replica runs on, what a pass costs there (docs/profiles.md, `specsim.latency.forms`), and requests' texts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 Each function is the one of its name in `specsim.kernels`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

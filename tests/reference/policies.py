@@ -1,7 +1,5 @@
 """Five schedulers of docs/schedulers.md as loops over requests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from tests.reference.request import Request, Row

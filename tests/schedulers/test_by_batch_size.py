@@ -1,7 +1,5 @@
 """Lengths by batch size, as engines set them: vLLM's and TensorRT-LLM's tables, SGLang's adaptive steps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Any batching part with any speculation part: every pair serves everybody, from YAML."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf
 from typing import Any

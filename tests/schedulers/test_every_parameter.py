@@ -1,7 +1,5 @@
 """Every parameter of the classes in conf/scheduler: a change of it changes the output of a small run."""
 
-from __future__ import annotations
-
 import inspect
 from ast import literal_eval
 from collections.abc import Iterator, Mapping

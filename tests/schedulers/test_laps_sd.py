@@ -1,7 +1,5 @@
 """LAPS-SD: Figure 1 exactly, queues, the stability window, Eq. 6, what it is told; LP-SJF."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

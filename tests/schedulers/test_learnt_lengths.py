@@ -1,7 +1,5 @@
 """Lengths that are learnt, by hand: Nightjar's bins and its drafter that leaves, UCBSpec's arms, DSDE's divergences."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import exp, log, sqrt
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What a scheduler notes of requests: in the rows, in the metrics, on disk; and what it may not note."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Objectives by hand: batches that meet the tightest (AdaServe v1, Fig. 7), priority by objective, SLOs-Serve."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

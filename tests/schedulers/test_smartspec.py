@@ -1,7 +1,5 @@
 """SmartSpec by hand: goodput, which entry of its surface wins, prefixes, what is learnt; and as it was released."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

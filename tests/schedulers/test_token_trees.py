@@ -1,7 +1,5 @@
 """Token trees by hand: SpecInfer's fixed ones, EAGLE-2's dynamic ones, and those sized by what they cost."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

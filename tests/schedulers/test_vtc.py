@@ -1,7 +1,5 @@
 """VTC: counters by hand, and the bound on what backlogged tenants are served apart."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

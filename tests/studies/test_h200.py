@@ -2,8 +2,6 @@
 
 import pytest
 
-pytest.importorskip("torch")
-
 from studies.h200.page import PAGE, PASSES, attention, page, times
 from studies.report import without_images
 

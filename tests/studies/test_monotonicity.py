@@ -1,7 +1,5 @@
 """The study of docs/anomalies.md: what its sweeps span, what counts as an anomaly, and the page behind its rows."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

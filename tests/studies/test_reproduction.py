@@ -1,7 +1,5 @@
 """Published figures: what an experiment YAML may hold, gaps and verdicts by hand, the page and the files behind it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

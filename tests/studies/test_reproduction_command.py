@@ -1,7 +1,5 @@
 """`python -m studies.reproduction` on a tiny experiment: quick, whole, interrupted, and refused."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

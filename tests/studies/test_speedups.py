@@ -1,7 +1,5 @@
 """The study of speed-ups: what it reads of a row, what it runs, what its scores say, and its page."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

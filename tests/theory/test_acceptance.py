@@ -1,7 +1,5 @@
 """Geometric acceptance, and what a drawn acceptance trace promises: calibrated, and luck that no schedule moves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Acceptance by draft position: rates come out as they were typed, whatever drafts, however it is asked."""
 
-from __future__ import annotations
-
 import csv
 import re
 from dataclasses import replace
@@ -167,6 +165,11 @@ def test_typed_rates_work_from_the_command_line_and_python():
     two = simulate("vllm_spec", acceptance=[0.76, 0.56, 0.43], **small | {"scheduler__num_speculative_tokens": 2})
     here = ": default: 2.33 tokens a verification at k = 2, 66.4% of drafted tokens accepted"
     assert any(here in note for note in two.notes)
+    kinds = simulate("vllm_spec", acceptance="gemma4_31b_dflash", acceptance_scale=0.9, **small).notes
+    (said,) = [note for note in kinds if "before acceptance_scale=0.9: coding: cumulative [0.858, " in note]
+    assert re.findall(r"(\w+): cumulative", said) == ["coding", "summarization", "default"], (
+        "no category without a class"
+    )
 
 
 @pytest.mark.parametrize("k", [1, 8])

@@ -1,7 +1,5 @@
 """Overloaded, steady or too short, on queues whose load is known; intervals that cover what they say."""
 
-from __future__ import annotations
-
 import heapq
 import json
 from collections import Counter

@@ -6,8 +6,6 @@ count of n draft tokens is p s + q (n - s), where s = (1 - p^n) / (1 - p) tokens
 determine p and q and leave one to check; p is the level that a simulation needs.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import least_squares

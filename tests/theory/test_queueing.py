@@ -1,7 +1,5 @@
 """What queueing theory says exactly: M/D/1 waiting, Lindley's recursion, Little's law."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

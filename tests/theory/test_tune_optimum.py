@@ -1,7 +1,5 @@
 """The best number of draft tokens: `specsim.tune` finds a closed form's; a simulated 70B has that of the real one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -84,7 +84,7 @@ def test_a_servers_intervals_and_engines_are_pooled(tmp_path):
     interval = "Drafted: {} tokens, Per-position acceptance rate: {}"
     made = read(tmp_path, [interval.format(100, "0.8"), interval.format(200, "0.8, 0.4")])
     assert made.curves["default"].rates[:2] == pytest.approx((0.8, 0.5))
-    assert "a server, 200 verifications" in str(made.note)
+    assert "a server, 200 verifications" in str(made.notes)
     lines = VLLM_METRICS.splitlines()[:2] + [
         f'vllm:spec_decode_num_{name}_total{{engine="{engine}"{label}}} {count}'
         for engine, counts in ((0, (100, 90)), (1, (300, 10)))
@@ -112,7 +112,7 @@ def test_a_rate_is_of_those_verifications_that_tell_of_its_position(tmp_path):
     few = {"k": 3, "histogram": [60, 25, 8, 7]}
     made = read(tmp_path, [few])
     assert made.curves["default"].rates[:4] == pytest.approx((0.4, 0.375, *[(7 + 5 * 0.375) / 20] * 2))
-    assert "100 verifications of 1.62 tokens, fewer than 20 at position 3: rates there lean on" in str(made.note)
+    assert "100 verifications of 1.62 tokens, fewer than 20 at position 3: rates there lean on" in str(made.notes)
 
 
 @pytest.mark.parametrize(("spread", "seed"), [(0.0, 5), (0.0, 7), (0.0, 10), (0.8, 5)])
@@ -123,7 +123,7 @@ def test_known_rates_and_spread_come_back(tmp_path, spread, seed):
     made = read(tmp_path, lines)
     curve = made.curves["chat"]
     assert abs(curve.spread - spread) < 3 * (spread / (2 * requests) ** 0.5 + 0.02)
-    assert f"200 requests, {sum(len(each['accepted']) for each in lines):,} verifications" in str(made.note)
+    assert f"200 requests, {sum(len(each['accepted']) for each in lines):,} verifications" in str(made.notes)
     if not spread:
         assert curve.rates[:3] == pytest.approx(1 / (1 + np.exp(-np.array(centres))), abs=0.015)
 
@@ -136,7 +136,7 @@ def test_a_wide_spread_comes_back_from_short_and_long_requests(tmp_path, verific
     bars = np.round(-np.diff(reached, axis=0) * verifications).astype(int).T.tolist()
     made = read(tmp_path, [{"k": 2, "histogram": each} for each in bars])
     assert made.curves["default"].spread == pytest.approx(1.48, rel=0.05)
-    assert "fitted" in str(made.note)
+    assert "fitted" in str(made.notes)
 
 
 def test_categories_have_their_own_rates_and_default_is_all(tmp_path):
@@ -160,7 +160,7 @@ def test_categories_have_their_own_rates_and_default_is_all(tmp_path):
 )
 def test_counts_that_cannot_tell_the_spread_say_so(tmp_path, lines, said):
     made = read(tmp_path, lines)
-    assert said in str(made.note)
+    assert said in str(made.notes)
     assert {each.spread for each in made.curves.values()} == {0.5}
     assert {each.spread for each in read(tmp_path, lines, spread=0.1).curves.values()} == {0.1}
 
@@ -169,7 +169,7 @@ def test_aiperf_warm_up_and_drafts_cut_short_are_told_apart(tmp_path):
     warm = {"metadata": {"benchmark_phase": "warmup", "source_kind": "coding"}, "spec_decode_acceptance": COUNTS}
     cut = {"metadata": {"source_kind": "coding"}, "spec_decode_acceptance": COUNTS | {"num_draft_tokens": 235}}
     made = read(tmp_path, [warm, cut])
-    assert "coding: 1 requests, 80 verifications of 2.25 tokens, 5 tokens fewer drafted than k each" in str(made.note)
+    assert "coding: 1 requests, 80 verifications of 2.25 tokens, 5 tokens fewer drafted than k each" in str(made.notes)
     assert made.curves.keys() == {"coding", "default"}
 
 

@@ -99,6 +99,26 @@ def test_a_dense_head_beside_a_mixture_of_experts_reads_no_experts():
     assert peak_notes(replace(qwen, draft=draft(qwen, kind="mtp", layers=1, depth=3)), "profile") == ()
 
 
+@pytest.mark.parametrize(
+    ("target", "weights", "least_s", "most_s"),
+    [("llama8b_1b_h100", 5.42e9, 1.6e-3, 2.8e-3), ("qwen3_30b_a3b_eagle3_h100", 3.154e9, 0.94e-3, 1.3e-3)],
+)
+def test_medusa_s_heads_are_of_the_target_s_shape(target, weights, least_s, most_s):
+    """Five of (4,096 + 128,256) x 4,096 x 2 bytes, of (2,048 + 151,936) x 2,048 x 2, at 3.35 TB/s at most.
+
+    Of Vicuna-7B's weights, with 32,000 tokens, they are the tenth of before.
+    """
+    medusa, profile = compose({"drafter": "medusa"})["drafter"], load_profile(target)
+    heads, vicuna = draft(profile, **medusa), load_profile("vicuna7b_160m_a100")
+    assert heads.weights_bytes == pytest.approx(weights, rel=1e-3)
+    few, many = (heads.seconds(PassShape.decode(500 * n, n)) - heads.overhead_s for n in (1, 16))
+    assert least_s < few < many < most_s
+    assert (heads.cached, heads.one_pass, heads.max_depth, heads.kv_bytes_per_token) == (False, True, 5, 0)
+    assert peak_notes(replace(profile, draft=heads), "profile") == ()
+    of_one, of_vicuna = (each.chosen.seconds(PassShape.decode(0)) for each in (draft(vicuna, **medusa), vicuna.target))
+    assert of_one == pytest.approx(0.11 * of_vicuna, rel=0.02)
+
+
 def test_a_head_joins_the_target_s_states_once_a_step():
     """EAGLE-3 beside Llama-3.1-8B: 3 x 4,096 x 4,096 x 2 bytes are 0.00671 of what a token reads.
 
@@ -178,11 +198,12 @@ def test_a_server_that_never_drafts_loads_no_drafter():
     assert run("vllm_spec", **tight).requests["finish_s"].isna().all(), "both prompts are too much"
 
 
-def test_a_scheduler_that_prices_passes_knows_that_one_is_enough():
+def test_a_scheduler_that_prices_passes_knows_that_one_is_enough(tmp_path):
     """Where later depths are free, goodput proposes more of them."""
+    (tmp_path / "heads.yaml").write_text(yaml.safe_dump(HEADS | {"pass_share": 0.3}))
 
     def length(one_pass):
-        found = run("smartspec", drafter="medusa", drafter__one_pass=one_pass, drafter__pass_share=0.3, rps=5)
+        found = run("smartspec", drafter=str(tmp_path / "heads.yaml"), drafter__one_pass=one_pass, rps=5)
         return float(found.requests["draft_tokens"].sum() / found.requests["verifications"].sum())
 
     assert length(True) > length(False) + 0.5
@@ -218,7 +239,7 @@ def test_heads_propose_no_deeper_than_they_are():
 @pytest.mark.parametrize(
     ("mapping", "said"),
     [
-        ({}, "kind: missing key; valid: dflash, dspark, eagle, eagle3, heads, layers_skipped, lookup, mtp, "),
+        ({}, "kind: missing key; valid: dflash, dspark, eagle, eagle3, heads, layers_skipped, lookup, medusa, mtp, "),
         ({"kind": "lookups"}, "did you mean 'lookup'?"),
         ({**LOOKUP, "pass_s": 0}, "pass_s: 0 is not a finite number above 0"),
         ({**HEADS, "one_pass": 1}, "true or false"),

@@ -263,10 +263,10 @@ def test_a_belief_may_be_the_profile_in_another_form(tmp_path, monkeypatch):
         simulate("smartspec", "poisson", requests=5, profile=replace(PROFILE), cost_model="linear")
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in (shipped("conf") / "engine").glob("*.yaml")))
-def test_every_engine_file_says_how_it_batches(name):
-    mapping = read_yaml(shipped("conf") / "engine" / f"{name}.yaml")
-    assert name == "file" or mapping.keys() >= {"batching", "max_num_batched_tokens", "max_num_seqs", "source"}
+def test_every_engine_file_says_how_it_batches():
+    stated = {"batching", "max_num_batched_tokens", "max_num_seqs", "source"}
+    for file in (shipped("conf") / "engine").glob("*.yaml"):
+        assert file.stem == "file" or read_yaml(file).keys() >= stated, file.name
 
 
 @pytest.mark.parametrize(

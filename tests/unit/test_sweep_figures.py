@@ -170,11 +170,26 @@ def test_where_a_line_has_no_partner_no_difference_is_drawn():
     assert {*sweep_figures(frame[frame["scheduler"] != "adaserve"], axes_of(frame))} == {"attainment", "goodput"}
 
 
+def bringing(key, of, **axes):
+    """Return the rows of a sweep in which each value of a choice brings a value of a key."""
+    frame = table(**{"schedulers": ["fcfs"], of: ["a", "b"]} | axes)
+    frame.insert(0, key, frame[of].map({"a": 10, "b": 20} if "." in key else {"a": "c", "b": "d"}))
+    return frame
+
+
 AXES = {
     "rate before scale": (table(slo_scale=[0.8, 1.2]), {}, ("rps", "scheduler", ("slo_scale",))),
     "another number": (table(rps=[2], replicas=[1, 2]), {}, ("replicas", "scheduler", ())),
     "a rate that is not given": (table(rps=[2, None]), {}, (None, "scheduler", ("rps",))),
     "chosen": (table(slo_scale=[0.8, 1.2]), {"x": "slo_scale", "line": "rps"}, ("slo_scale", "rps", ("scheduler",))),
+    **{
+        f"{key} with {of}, a line a {line}": (bringing(key, of, **axes), {}, (x, line, rest))
+        for key, of, axes, x, line, rest in (
+            ("acceptance", "drafter", {}, "rps", "drafter", ()),
+            ("acceptance", "drafter", {"schedulers": ["fcfs", "vtc"]}, "rps", "scheduler", ("drafter",)),
+            ("scheduler.verify_tokens", "profile", {"rps": [2]}, None, "profile", ()),
+        )
+    },
     "nothing": (table(["fcfs"], rps=[2]), {}, (None, "scheduler", ())),
 }
 

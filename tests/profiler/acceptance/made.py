@@ -1,7 +1,5 @@
 """A tiny random Llama, a tiny tokenizer and a few prompts: everything a recording needs, made in milliseconds."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

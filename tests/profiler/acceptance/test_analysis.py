@@ -1,7 +1,5 @@
 """Recordings that ship: valid, small, without a word of text; and the numbers and files that are written beside one."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The command from prompts to a validated file: resuming, and each mistake in one line."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -1,7 +1,5 @@
 """Curves, rounds and accepted lengths against brute force and theory; curves that traces were drawn from come back."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

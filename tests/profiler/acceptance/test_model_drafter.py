@@ -1,7 +1,5 @@
 """Recorded rows against a naive loop, one token at a time, and against transformers' own assisted generation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

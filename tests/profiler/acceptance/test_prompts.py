@@ -1,7 +1,5 @@
 """Prompt files: every published layout, each mistake in one line."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """The file goes out and comes back; a reader that needs no torch refuses what is not a recording."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Recordings made by hand, or drawn from a known law."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Simulations that a tiny pair can serve, and a scheduler that draws at random whatever is legal."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from typing import NamedTuple, TypeVar

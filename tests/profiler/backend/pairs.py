@@ -1,7 +1,5 @@
 """Tiny pairs in float64 whose texts can be decoded plainly, and simulations that they can serve."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from typing import Any

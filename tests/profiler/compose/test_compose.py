@@ -26,16 +26,8 @@ from tests.made import refusal
 pytest.importorskip("aiconfigurator_core")
 
 H100 = ComposedPlacement("h100_sxm", "vllm", 1, 1, None, "auto")
-OWN = {
-    "architectures": ["LlamaForCausalLM"],
-    "num_hidden_layers": 32,
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336,
-    "vocab_size": 128256,
-    "max_position_embeddings": 8192,
-}
+OWN = {"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32}
+OWN |= {"num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 8192}
 EXPERTS = OWN | {"architectures": ["Qwen3MoeForCausalLM"], "moe_intermediate_size": 768}
 EXPERTS |= {"num_experts": 128, "num_experts_per_tok": 8}
 LATENT = EXPERTS | {"architectures": ["DeepseekV3ForCausalLM"], "kv_lora_rank": 512}
