@@ -133,8 +133,7 @@ def test_a_head_joins_the_target_s_states_once_a_step():
     for beside, keys, one_s in ((PROFILE, EAGLE3, profile.draft.step_s), (profile, LOOKUP, 0.0)):
         served = equipped(engine.running(beside), drafter_from_mapping(keys, "drafter"))
         assert served.target.speculation_s == pytest.approx(one_s, abs=1e-12), "of the drafter that runs"
-    mine = SimpleNamespace(of=lambda beside: replace(beside.draft, step_s=np.nan))
-    assert "step_s: nan" in refusal(equipped, PROFILE, mine)
+    assert "step_s: nan" in refusal(equipped, PROFILE, SimpleNamespace(of=lambda p: replace(p.draft, step_s=np.nan)))
 
 
 @pytest.mark.parametrize("drafter", ["lookup", "suffix"])
