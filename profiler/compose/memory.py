@@ -42,11 +42,11 @@ SMALL_BATCHES = {"a100_sxm": 0.25, "l40s": 0.25}
 """GPUs on which vLLM's passes have a quarter of the tokens and requests (docs/engines.md)."""
 SGLANG = ((60.0, 4096, (32, 160)), (160.0, 8192, (256, 512)), (float("inf"), 16384, (512, 512)))
 """SGLang's defaults by the GiB of a GPU: tokens of a chunk, requests of the largest graph below TP4 and from it on."""
-DRAFTS_GIB = {False: 6.0, True: 2.0}
-"""SGLang's reserve for a draft model, and for a head."""
+DRAFTS_GIB = {False: 6.0, True: 2.0, None: 0.0}
+"""SGLang's reserve for a draft model, for a head, and where nothing drafts."""
 
 
-def left_bytes(target: Operators, weights: float, head: bool) -> float:
+def left_bytes(target: Operators, weights: float, head: bool | None) -> float:
     """Return the bytes of a GPU that an engine gives its caches, beside `weights` bytes there; negative if none.
 
     vLLM takes 0.9 of all memory, SGLang what its defaults leave of the memory before weights are loaded (its
@@ -65,7 +65,7 @@ def left_bytes(target: Operators, weights: float, head: bool) -> float:
     return (MEMORY_SHARE * total - activations - non_torch) * GIB - weights
 
 
-def _reserved(total: float, tp: int, gpus: int, head: bool) -> float:
+def _reserved(total: float, tp: int, gpus: int, head: bool | None) -> float:
     """Return the GiB that SGLang keeps: metadata, activations, graphs, collectives, and drafts."""
     chunk, graphs = next((tokens, most) for below, tokens, most in SGLANG if total < below)
     return 0.5 + (1.5 * chunk + 2 * graphs[tp >= 4]) / 1024 + gpus / 8 + DRAFTS_GIB[head]

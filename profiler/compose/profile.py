@@ -315,7 +315,8 @@ def _weights_bytes(operators: Operators) -> int:
 def _usable_bytes(those: tuple[Operators, Operators]) -> tuple[int, int | None]:
     """Return the bytes left for caches, over all GPUs; refuse models that leave too little.
 
-    Where the draft model is on some GPUs alone, also return those that are left without it.
+    Where the draft model is on some GPUs alone, or more than its weights is kept for it, also return those that are
+    left without it.
     """
     target, second = those
     place, head = target.place, second.model.joined > 0
@@ -325,7 +326,8 @@ def _usable_bytes(those: tuple[Operators, Operators]) -> tuple[int, int | None]:
     usable, alone = int(place.gpus * left), None
     if second.place.gpus < place.gpus:  # The cache is what fits on a GPU that holds its share of both.
         usable, where = int(left / token * sum(one.cache_bytes for one in those)), " on the draft's GPU"
-        alone = int(place.gpus * left_bytes(target, loaded[0], head))
+    if second.place.gpus < place.gpus or place.engine == "sglang":
+        alone = int(place.gpus * left_bytes(target, loaded[0], None))
     if lacking > 0:
         names = target.model.name if second.model.joined else f"{target.model.name} with {second.model.name}"
         raise SpecsimError(

@@ -15,9 +15,9 @@ import numpy as np
 from specsim.calibration.benchmarks import BENCH, LENGTHS, RATE, TOTALS, Result, drafted, results
 from specsim.calibration.replay import BenchLoad, Cost, Door, Loop, served
 from specsim.errors import SpecsimError, nearest
-from specsim.latency.drafter import Drafter, equipped
+from specsim.latency.drafter import Drafter, equipped, without_drafter
 from specsim.latency.engine import Engine
-from specsim.latency.model import MEMORY_SHARE, ModelLatency, Profile
+from specsim.latency.model import ModelLatency, Profile
 from specsim.schedulers.parts.batching import RESERVES
 from specsim.workload.columns import not_a_number, number, tokens
 from specsim.workload.readers import Cells, Damage, FileTable, TableRows, content, open_table
@@ -94,12 +94,10 @@ class MeasuredServer:
         profile = profile if self.drafter is None else equipped(profile, self.drafter)
         return engine.speculating(profile, drafts=load.drafts) if load.drafts else profile
 
-    def cache_tokens(self, load: BenchLoad, engine: Engine) -> float:
+    def cache_tokens(self, load: BenchLoad, engine: Engine) -> int:
         """Return the tokens that fit beside the weights: a server without speculation has no drafter."""
         profile = self.running(engine, load)
-        models = (profile.target, profile.draft) if load.drafts else (profile.target,)
-        left_bytes = MEMORY_SHARE * self.profile.memory_bytes - sum(each.weights_bytes for each in models)
-        return left_bytes / sum(each.kv_bytes_per_token for each in models)
+        return (profile if load.drafts else without_drafter(profile)).usable_kv_tokens
 
     def fits(self, load: BenchLoad, engine: Engine) -> bool:
         """Return whether all caches, and what is reserved, fit at any time: beyond, engines queue and preempt."""

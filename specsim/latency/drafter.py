@@ -248,7 +248,7 @@ def _of_target(profile: Profile, name: str, time: float, cache: float, weights: 
 
 SIZES = {"kv_bytes_per_token": 0, "weights_bytes": 0, "max_depth": 1}
 """Whole numbers of a model, and the least of each."""
-NUMBERS = ("overhead_s", "least_s", "request_s")
+NUMBERS = ("overhead_s", "least_s", "request_s", "step_s")
 FLAGS = ("one_pass", "cached")
 MOST_BYTES = 1 << 62
 
@@ -323,7 +323,9 @@ def _beside(profile: Profile, draft: ModelLatency) -> Profile:
     if stated is not None and alone is None:
         alone = stated + profile.draft.weights_bytes
     stated = None if alone is None else alone - draft.weights_bytes
-    return replace(profile, draft=draft, stated_usable_kv_bytes=stated, stated_alone_kv_bytes=alone)
+    further_s = draft.paid_step_s - profile.draft.paid_step_s
+    target = replace(profile.target, speculation_s=profile.target.speculation_s + further_s)
+    return replace(profile, target=target, draft=draft, stated_usable_kv_bytes=stated, stated_alone_kv_bytes=alone)
 
 
 def check_model(model: ModelLatency, source: str) -> None:

@@ -8,8 +8,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from specsim.files.checked_mapping import CheckedMapping
-from specsim.latency.model import BASELINE_CONTEXT_TOKENS, ModelLatency, Profile
-from specsim.pass_shape import PassShape
+from specsim.latency.model import ModelLatency, Profile
 
 KEYS = (
     "overhead_s",
@@ -161,12 +160,10 @@ class Engine:
         if self.draft_launch_s is not None:
             least_s = max(draft.least_s, self.draft_launch_s)
             draft = replace(draft, overhead_s=0.0, request_s=0.0, sequence_s=None, least_s=least_s)
-        # What hides behind the launch of the step's first pass takes no time.
-        first_s = draft.chosen.seconds(PassShape.decode(BASELINE_CONTEXT_TOKENS)) + draft.step_s
         target = replace(
             self._running(profile.target, sizes),
             graph_requests=self.graph_requests,
-            speculation_s=self.speculation_s + max(0.0, min(draft.step_s, first_s - draft.least_s)),
+            speculation_s=self.speculation_s + draft.paid_step_s,
             drafted_token_s=self.drafted_token_s,
             eager_s=layers * self.layer_launch_s,
             eager_factor=eager_factor if profile.target.sparse else 1.0,

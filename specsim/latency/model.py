@@ -110,6 +110,12 @@ class ModelLatency:
         return self.nonembedding_bytes is not None and self.nonembedding_bytes < self.weights_bytes / 2
 
     @property
+    def paid_step_s(self) -> float:
+        """The part of `step_s` that does not hide behind the launch of the step's first pass."""
+        first_s = self.chosen.seconds(PassShape.decode(BASELINE_CONTEXT_TOKENS)) + self.step_s
+        return max(0.0, min(self.step_s, first_s - self.least_s))
+
+    @property
     def eager_above(self) -> float:
         """Batched tokens above which a pass of decodes takes `eager_factor` times as long; infinite if 1."""
         return self._captured if self.eager_factor != 1 else float("inf")

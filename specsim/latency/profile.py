@@ -133,7 +133,10 @@ def _model(node: CheckedMapping, wanted: str, stages: int, drafts: bool = False)
     forms = {name: _FORMS[name](held.child(name)) for name in held.values}
     form = wanted if wanted in forms else next(iter(forms))
     fitted, block = forms[form], node.whole("block_tokens") if node.given("block_tokens") else 0
-    queries = node.whole("block_queries") if node.given("block_queries") else 0
+    for key, beside in (("block_queries", "block_tokens"), ("fed_s", "block_queries")):
+        if node.given(key) and not node.given(beside):
+            node.refuse(key, f"given without {beside}; expected both")
+    queries = node.whole("block_queries", block) if node.given("block_queries") else 0
     fed_s = node.number("fed_s") if node.given("fed_s") else 0.0
     forms = {name: Block(each, block, queries, fed_s) for name, each in forms.items()} if block else forms
     forms = {name: Staged(each, stages, drafts) for name, each in forms.items()} if stages > 1 else forms

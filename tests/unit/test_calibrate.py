@@ -243,6 +243,8 @@ def test_points_beyond_the_memory_are_left_out_and_told(tmp_path, capsys):
     assert read_yaml(tmp_path / "more.yaml")["pipeline_steps"]["speculating"] == 0
     engines = [replace(TRUE, large_batches=Batches(reserves=each)) for each in ("prompt", "estimate", "max_tokens")]
     assert [SERVER.fits(BenchLoad(200, 2000, 0, 400, rate=10.0), each) for each in engines] == [True, False, False]
+    composed, load = load_profile("qwen3_8b_eagle3_h100"), BenchLoad(200, 10, 1, 1, drafts=3, acceptance_length=2.0)
+    assert MeasuredServer(composed).cache_tokens(load, TRUE) == composed.usable_kv_tokens, "as a run's pool"
 
 
 @pytest.mark.usefixtures("unrendered")

@@ -130,6 +130,10 @@ def test_a_head_joins_the_target_s_states_once_a_step():
     kernels = profile.draft.chosen.seconds(PassShape.decode(512))
     paid = [replace(engine, draft_launch_s=each).running(profile).target.speculation_s for each in (0.0, kernels, 1.0)]
     assert paid == pytest.approx([profile.draft.step_s, profile.draft.step_s, 0.0])
+    for beside, keys, one_s in ((PROFILE, EAGLE3, profile.draft.step_s), (profile, LOOKUP, 0.0)):
+        served = equipped(engine.running(beside), drafter_from_mapping(keys, "drafter"))
+        assert served.target.speculation_s == pytest.approx(one_s, abs=1e-12), "of the drafter that runs"
+    assert "step_s: nan" in refusal(equipped, PROFILE, SimpleNamespace(of=lambda p: replace(p.draft, step_s=np.nan)))
 
 
 @pytest.mark.parametrize("drafter", ["lookup", "suffix"])

@@ -198,6 +198,7 @@ def changed(key, value):
         ("usable_kv_bytes", None, "None is not"),
         ("usable_kv_bytes", 593_913_446_400, "memory_bytes less both models' weights_bytes"),
         ("target.forms.roofline.few_s", None, "None is not"),
+        ("draft.fed_s", 1e-6, "given without block_queries; expected both"),
     ],
 )
 def test_bad_value_names_key_and_what_was_expected(key, value, expected):

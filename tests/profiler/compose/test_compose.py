@@ -97,6 +97,9 @@ def test_without_a_draft_model_on_one_gpu_the_others_cache_more():
     alone = int(4 * ((0.9 * 79.19 - 1.89 - 2.1) * 2**30 - profile.target.weights_bytes / 4))
     assert without_drafter(profile).usable_kv_bytes == alone, "activations, and what collectives keep"
     assert without_drafter(profile).usable_kv_bytes > 1.1 * (profile.usable_kv_bytes + profile.draft.weights_bytes)
+    headed = profile_of("Llama-3.1-8B", engine="sglang")
+    more = without_drafter(headed).usable_kv_bytes - headed.usable_kv_bytes - headed.draft.weights_bytes
+    assert more == pytest.approx(2 * (79.19 - 0.27) / 79.19 * 2**30), "nothing is kept for a draft either"
 
 
 def test_four_bits_have_scales():
