@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 import numpy as np
 
 from specsim.files.checked_mapping import CheckedMapping, shown
-from specsim.latency.forms import Block, Linear, Staged, delayed, dense, scaled
-from specsim.latency.model import ModelLatency, Profile
+from specsim.latency.forms import Block, Form, Linear, Staged, delayed, dense, scaled
+from specsim.latency.model import ModelLatency, ModelShape, Profile
 from specsim.pass_shape import PassShape
 from specsim.registry import Kinds, Maker, asked
 
@@ -99,45 +99,41 @@ class DecoderHead:
         Beside a mixture of experts only the layers of an MTP module are, which have experts; other weights are read as
         fast as a pass reads all experts.
         """
-        target, shape = profile.target, profile.target.shape
-        if shape is None or target.nonembedding_bytes is None:
-            lacking = "nonembedding_bytes" if shape else "num_hidden_layers, hidden_size and vocab_size"
-            _refuse(f"{self.kind} is composed from the target; {profile.name} states no {lacking}; expected kind heads")
-        hidden, vocabulary = shape.hidden_size, _square(shape.vocab_size, shape.hidden_size)
-        part, rate = self.layers / shape.num_hidden_layers, _Rates.of(target, vocabulary)
-        keys = target.kv_bytes_per_token / shape.num_hidden_layers / 2 / ELEMENT_BYTES
-        layers, joint = part * target.nonembedding_bytes, _square(self.states * hidden, hidden)
-        layers += _square(hidden, hidden + 2 * keys) if self.wide else 0
+        (layers, hidden, size), active = _shape_of(profile, self.kind)
+        target = profile.target
+        vocabulary, joint = _square(size, hidden), _square(self.states * hidden, hidden)
+        part, rate, experts = self.layers / layers, _Rates.of(target, vocabulary), target.sparse and self.kind == "mtp"
+        keys = target.kv_bytes_per_token / layers / 2 / ELEMENT_BYTES
         own = 0 if self.draft_vocab_size is None else _square(self.draft_vocab_size, hidden)
-        markov = _square(self.draft_vocab_size or shape.vocab_size, self.markov_rank)
+        markov = _square(self.draft_vocab_size or size, self.markov_rank)
+        read = part * active + (_square(hidden, hidden + 2 * keys) if self.wide else 0)
+        held = part * (target.weights_bytes - 2 * vocabulary) if experts else read
         once = joint if self.kind in JOINED_ONCE else 0.0
         beside = joint - once + (own or vocabulary) + markov
-        held = part * (target.weights_bytes - 2 * vocabulary) if target.sparse and self.kind == "mtp" else layers
-        if max((layers + beside + once) / rate.read, (held + joint + own) / target.weights_bytes, part) > 1:
+        if max((read + once + beside) / rate.read, (held + joint + own) / target.weights_bytes, part) > 1:
             _refuse(f"{self.kind} of {self.layers} layers is larger than {target.name}")
-        share = (held + joint + own + 2 * markov) / target.weights_bytes
-        heads = Heads(self.one_pass, self.depth, (layers + beside) / rate.read, share, part).of(profile)
-        if target.sparse and self.kind == "mtp":
-            forms = {
-                name: delayed(scaled(each, part, part), beside * rate.byte_s) for name, each in target.forms.items()
-            }
-        elif target.sparse:
-            times = (
-                (layers + beside) * rate.byte_s,
-                (layers + joint - once) * rate.product_s,
-                (own or vocabulary) * rate.product_s,
-            )
-            forms = {name: dense(each, *times, part) for name, each in target.forms.items()}
-        else:
-            forms = dict(heads.forms)
-        if self.one_pass:
+
+        def priced(form: Form) -> Form:
+            """Return a form of the target's as the head's."""
+            if experts:
+                form = delayed(scaled(form, part, part), beside * rate.byte_s)
+            elif target.sparse:
+                token_s, logit_s = (read + joint - once) * rate.product_s, (own or vocabulary) * rate.product_s
+                form = dense(form, (read + beside) * rate.byte_s, token_s, logit_s, part)
+            else:
+                form = scaled(form, (read + beside) / rate.read, part)
+            if not self.one_pass:
+                return form
             fed_s = (joint + self.layers * _square(hidden, 2 * keys)) * rate.product_s if self.queries else 0.0
-            again_s = (self.depth - 1) * markov * rate.byte_s
-            forms = {
-                name: delayed(Block(each, self.depth, self.queries, fed_s), again_s) for name, each in forms.items()
-            }
+            return delayed(Block(form, self.depth, self.queries, fed_s), (self.depth - 1) * markov * rate.byte_s)
+
+        share = (held + joint + own + 2 * markov) / target.weights_bytes
         return replace(
-            heads, name=f"{self.kind} head", forms=forms, step_s=once * rate.byte_s, nonembedding_bytes=round(layers)
+            Heads(self.one_pass, self.depth, (read + beside) / rate.read, share, part).of(profile),
+            name=f"{self.kind} head",
+            forms={name: priced(each) for name, each in target.forms.items()},
+            step_s=once * rate.byte_s,
+            nonembedding_bytes=round(read),
         )
 
 
@@ -152,11 +148,9 @@ class MedusaHeads:
 
     def of(self, profile: Profile) -> ModelLatency:
         """Return the target's passes, scaled by the bytes that a pass of the heads reads; beside experts dense ones."""
-        target, shape = profile.target, profile.target.shape
-        if shape is None or target.nonembedding_bytes is None:
-            lacking = "nonembedding_bytes" if shape else "hidden_size and vocab_size"
-            _refuse(f"medusa is composed from the target; {profile.name} states no {lacking}; expected kind heads")
-        block, vocabulary = (_square(rows, shape.hidden_size) for rows in (shape.hidden_size, shape.vocab_size))
+        (_, hidden, size), _ = _shape_of(profile, "medusa")
+        target = profile.target
+        block, vocabulary = (_square(rows, hidden) for rows in (hidden, size))
         rate, read = _Rates.of(target, vocabulary), self.depth * (block + vocabulary)
         heads = Heads(True, self.depth, read / rate.read, read / target.weights_bytes, 0.0).of(profile)
         times = read * rate.byte_s, self.depth * block * rate.product_s, self.depth * vocabulary * rate.product_s, 0.0
@@ -189,6 +183,15 @@ class _Rates(NamedTuple):
         byte_s = form.seconds(PassShape.decode(0, rows)) / all_read
         half, whole = (form.seconds(PassShape(0, tokens, 0, tokens, 1, 1)) for tokens in LARGE)
         return cls(read, byte_s, (whole - half) / (LARGE[1] - LARGE[0]) / active)
+
+
+def _shape_of(profile: Profile, kind: str) -> tuple[ModelShape, int]:
+    """Return the target's sizes, and the bytes of its layers that a token is multiplied with; refuse without them."""
+    shape, active = profile.target.shape, profile.target.nonembedding_bytes
+    if shape is None or active is None:
+        lacking = "nonembedding_bytes" if shape else "num_hidden_layers, hidden_size and vocab_size"
+        _refuse(f"{kind} is composed from the target; {profile.name} states no {lacking}; expected kind heads")
+    return shape, active
 
 
 def _refuse(said: str) -> NoReturn:
