@@ -141,3 +141,20 @@ def test_two_that_share_all_their_prompt_can_be_evicted() -> None:
     for name in ("priority", "srpt", "stta", "continuous", "vllm_spec"):
         simulated = simulation(told, [8] * 3, factory_of(name), pool=pool, prefixes=hashed(told, [1, 1, 2], 4))
         assert run(simulated).progress.emitted_tokens.tolist() == [8] * 3, name
+
+
+@pytest.mark.parametrize(
+    ("name", "limits", "read", "hits"),
+    [
+        ("vllm", {}, [21], 28),
+        ("vllm_spec", {"max_num_batched_tokens": 30}, [19, 2], 28),
+        ("vllm", {"reserves": "max_tokens"}, [49], 0),
+    ],
+)
+def test_later_rows_of_a_pass_use_what_earlier_ones_compute(name, limits, read, hits) -> None:
+    """Whole blocks of 4 but the last token's; 30 tokens hold half of the third prompt, which lacks fewer then."""
+    told = requests([0.0] * 4, [12, 12, 11, 14], [3] * 4)
+    each = {"pool": memory(told, 9.0), "prefixes": hashed(told, [1] * 4, 4)}
+    record = run(simulation(told, [3] * 4, factory_of(name, **limits), **each))
+    assert [tokens for tokens in record.passes["prefill_tokens"][record.passes["kind"] == 1] if tokens] == read
+    assert record.totals.prefix_hits == hits
