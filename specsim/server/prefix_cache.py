@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import takewhile
+from itertools import count, takewhile
 
 import numpy as np
 
@@ -43,6 +43,7 @@ class PrefixCache:
         self._watched: defaultdict[BlockKey, set[int]] = defaultdict(set)
         self._waiting: dict[int, list[BlockKey]] = {}
         self._changed = set[int]()
+        self._unnamed, self._rest = count(1 << 64), [0, 0]
         self._used, self._begun, self._hit_tokens = rows
         self.queries = self.hits = 0
 
@@ -151,10 +152,18 @@ class PrefixCache:
             self._users[key] = self._users.get(key, 0) + 1
 
     def end(self, ids: Iterable[int]) -> None:
-        """Note that requests give up their blocks, or wait no more."""
+        """Note that requests give up their blocks, those of their own included, or wait no more.
+
+        Blocks without a hash, of outputs, are kept as long as others; no prompt finds them.
+        """
         for request in ids:
             self._unwatch(request)
             for model in (DRAFT, TARGET):
+                freed = self._rest[model] + int(self._pool.blocks[model, request])
+                whole, self._rest[model] = divmod(freed, self._blocks)
+                own = [(model, next(self._unnamed)) for _ in range(whole)]
+                self._users.update(dict.fromkeys(own, 0))
+                self._keep(model, own)
                 if not (blocks := int(self._used[model, request])):
                     continue
                 self._leave(model, [(model, each) for each in reversed(self._hashes(request, blocks))])
@@ -166,6 +175,9 @@ class PrefixCache:
             self._users[key] -= 1
         unused = [key for key in keys if not self._users[key]]
         self._pool.take(model, -self._blocks * len(unused))
+        self._keep(model, unused)
+
+    def _keep(self, model: int, unused: Sequence[BlockKey]) -> None:
         self._idle.update(dict.fromkeys(unused))
         self._idle_bytes += len(unused) * self._pool.bytes_of(model, self._tokens)
 
@@ -273,9 +285,9 @@ class Caches:
         self._progress.target_cached[ids] = self._progress.draft_cached[ids] = 0
 
     def _free(self, ids: Ids) -> None:
-        self._pool.release(ids)
         if self.prefix is not None:
             self.prefix.end(ids.tolist())
+        self._pool.release(ids)
         self._drafted[:, ids] = 0
 
     def evict(self, ids: Ids, transfer: bool) -> int:
