@@ -80,6 +80,9 @@ class TargetPass(NamedTuple):
     drafter_away : whether the drafter is to be on the host, from the end of this pass on: the bytes of its weights then
         hold cache, and no draft pass may run. It comes back at the end of the first pass that says False behind which
         so many bytes are free; the next pass waits for the transfer.
+    shares : whether a sequence that has computed nothing yet takes from earlier sequences the whole blocks of a common
+        prompt that they compute in this pass, as vLLM V1 registers them when it schedules them; of its scheduled tokens
+        it runs those that it then lacks. Without a prefix cache it changes nothing.
     """
 
     requests: Ids
@@ -89,6 +92,7 @@ class TargetPass(NamedTuple):
     transfer: bool = False
     stationary_until_s: float = -inf
     drafter_away: bool = False
+    shares: bool = False
 
 
 Pass = DraftPass | TargetPass

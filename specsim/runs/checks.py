@@ -90,6 +90,14 @@ def _of_name(name: str, named: str) -> dict[str, Any]:
     return {key: value for key, value in peek_yaml(file).items() if key != "description"}
 
 
+def hashes_note(trace: Trace, settings: Settings) -> str | None:
+    """Return a line where a trace tells which prompts begin alike, and no server keeps their blocks."""
+    if settings.prefix_caching or trace.prefixes is None or trace.cached_tokens is not None:
+        return None
+    engines = "vLLM V1, SGLang and TensorRT-LLM do so by default: prefix_caching=true"
+    return f"trace {trace.source.name!r} has hash_ids, but no prompt's blocks are kept for the next ones; {engines}"
+
+
 def prefixes(settings: Settings, trace: Trace) -> Prefixes:
     """Return the hashes of all prompts, whose blocks are kept.
 

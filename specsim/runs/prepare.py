@@ -32,6 +32,7 @@ from specsim.runs.checks import (
     choice_notes,
     context_note,
     guarded,
+    hashes_note,
     misfit_notes,
     pair_note,
     prefixes,
@@ -159,7 +160,7 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     _check_width(factory.example, acceptance_trace, chosen)
     pooled = pools(settings.split, settings.replicas)
     routed = router(chosen.router, plugins, load.assigned.requests.class_names, pooled)
-    said = routing_notes(routed(), str(chosen.router), load.trace, pooled)
+    said = *routing_notes(routed(), str(chosen.router), load.trace, pooled), hashes_note(load.trace, settings)
     notes = (*load.notes, *said, *choice_notes(chosen, served_on, factory, misfits), handed.note)
     depths_said = [_depth_note(chosen.scheduler, each.truth) for _, each in served_on.by_name.values()]
     scaled = settings.acceptance_scale is not None

@@ -59,6 +59,8 @@ class Composed:
                     f"{kind.__name__} says stationary = True, and has an on_verified; expected one of them"
                 )
         self._stationary = not told and is_stationary(self.batching) and steady
+        # TensorRT-LLM and SGLang, the engines that reserve more, take no block before it is computed.
+        self._shares = isinstance(self.batching, TokenBudget) and self.batching.reserves == "prompt"
 
     @property
     def drafts(self) -> bool:
@@ -111,8 +113,9 @@ class Composed:
                 self._check(sequences, forest)
             until_s = -inf if drafts else sequences.stationary_until_s
             away, asked = self.speculation.drafter_away, self.batching.sequences
+            tokens, transfer = sequences.scheduled_tokens, sequences.transfer
             answer = yield TargetPass(
-                sequences.requests, sequences.scheduled_tokens, forest, evicted, sequences.transfer, until_s, away
+                sequences.requests, tokens, forest, evicted, transfer, until_s, away, self._shares
             )
             asked = self.speculation.on_verified
             asked(view, sequences, forest, answer)

@@ -113,6 +113,8 @@ class Ledger:
     def reserve(self, work: DraftPass | TargetPass) -> PassShape:
         """Take the cache slots that a pass needs and return its shape; it is committed before the next is reserved.
 
+        Where rows of a pass share (`TargetPass.shares`), its `scheduled_tokens` become those that they still lack.
+
         Raises
         ------
         IllegalPass
@@ -148,6 +150,8 @@ class Ledger:
                 moved = self.caches.evict(work.evict, work.transfer)
             if self.caches.to_load:
                 moved += self.caches.load(ids, isinstance(work, DraftPass))
+            if isinstance(work, TargetPass) and work.shares:
+                self.caches.share(ids, work.scheduled_tokens)
             shape = self._reserve(work, ids)
         except OutOfMemory as error:
             raise IllegalPass(str(error)) from None

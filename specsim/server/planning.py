@@ -103,7 +103,7 @@ def owned(work: Pass) -> Pass:
         and until_s == until_s
     )
     if isinstance(work, TargetPass):
-        if not plain or type(work.drafter_away) is not bool:
+        if not plain or not (type(work.drafter_away) is type(work.shares) is bool):
             _check(work)
         return TargetPass(requests.copy(), scheduled.copy(), *work[2:])
     if not plain or work.max_depth is not None or not _grows(work):
@@ -133,6 +133,7 @@ def _check(work: Pass) -> None:
     }
     if isinstance(work, TargetPass):
         fits["drafter_away"] = type(work.drafter_away) is bool or "True or False"
+        fits["shares"] = type(work.shares) is bool or "True or False"
     else:
         fits["leaves"] = _are_ints(work.leaves)
         fits["width"] = _is_size(work.width, 0)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import count, takewhile
 
 import numpy as np
 
-from specsim.core.request import Ids, Ints, Prefixes
+from specsim.core.request import Bools, Ids, Ints, Prefixes
 from specsim.server.kv_cache import DRAFT, TARGET, KvPool
 from specsim.server.state import PrefixRows, SharedRows
 
@@ -42,6 +43,7 @@ class PrefixCache:
         self._watched: defaultdict[BlockKey, set[int]] = defaultdict(set)
         self._waiting: dict[int, list[BlockKey]] = {}
         self._changed = set[int]()
+        self._unnamed, self._rest = count(1 << 64), [0, 0]
         self._used, self._begun, self._hit_tokens = rows
         self.queries = self.hits = 0
 
@@ -103,6 +105,24 @@ class PrefixCache:
                 self.queries += int(self._prompt_tokens[request])
                 self.hits += cached[TARGET]
 
+    def share(self, ids: Ids, cached: Ints, scheduled: Ints, preempted: Bools) -> Ints:
+        """Lend requests, in order, the whole blocks that earlier ones compute in one target pass; return tokens, (n,).
+
+        A request takes none once it has computed a token, nor that of its last token; `preempted` (n,) began earlier.
+        """
+        computed, more = set[int](), np.zeros_like(cached)
+        for place in np.flatnonzero(cached < self._prompt_tokens[ids]).tolist():
+            request, prompt = int(ids[place]), int(self._prompt_tokens[ids[place]])
+            hashes, first = self._hashes(request, prompt // self._tokens), int(cached[place]) // self._tokens
+            if cached[place] == self._pool.lent[TARGET, request]:
+                found = list(takewhile(computed.__contains__, hashes[first : (prompt - 1) // self._tokens]))
+                more[place] = len(found) * self._tokens
+                self._pool.lend(TARGET, request, int(cached[place] + more[place]))
+            computed.update(hashes[first : int(cached[place] + more[place] + scheduled[place]) // self._tokens])
+        self._hit_tokens[ids] += more
+        self.hits += int(more[~preempted].sum())
+        return more
+
     def publish(self, model: int, ids: Ids, cached: Ints, *, ended: bool = False) -> None:
         """Let others use the whole prompt blocks of requests with `cached` tokens, (n,); of `ended` ones all."""
         used = self._used[model, ids]
@@ -115,7 +135,8 @@ class PrefixCache:
                 if key not in self._users:
                     self._changed |= self._watched.get(key, set())
             # What the request holds of its own is freed, so there is room for what all hold.
-            self._pool.hand_over(model, request, len(keys) * self._tokens)
+            own = blocks * self._tokens - int(self._pool.lent[model, request])
+            self._pool.hand_over(model, request, own)
             self._use(model, keys)
             self._used[model, request] = blocks
 
@@ -131,10 +152,18 @@ class PrefixCache:
             self._users[key] = self._users.get(key, 0) + 1
 
     def end(self, ids: Iterable[int]) -> None:
-        """Note that requests give up their blocks, or wait no more."""
+        """Note that requests give up their blocks, those of their own included, or wait no more.
+
+        Blocks without a hash, of outputs, are kept as long as others; no prompt finds them.
+        """
         for request in ids:
             self._unwatch(request)
             for model in (DRAFT, TARGET):
+                freed = self._rest[model] + int(self._pool.blocks[model, request])
+                whole, self._rest[model] = divmod(freed, self._blocks)
+                own = [(model, next(self._unnamed)) for _ in range(whole)]
+                self._users.update(dict.fromkeys(own, 0))
+                self._keep(model, own)
                 if not (blocks := int(self._used[model, request])):
                     continue
                 self._leave(model, [(model, each) for each in reversed(self._hashes(request, blocks))])
@@ -146,6 +175,9 @@ class PrefixCache:
             self._users[key] -= 1
         unused = [key for key in keys if not self._users[key]]
         self._pool.take(model, -self._blocks * len(unused))
+        self._keep(model, unused)
+
+    def _keep(self, model: int, unused: Sequence[BlockKey]) -> None:
         self._idle.update(dict.fromkeys(unused))
         self._idle_bytes += len(unused) * self._pool.bytes_of(model, self._tokens)
 
@@ -253,9 +285,9 @@ class Caches:
         self._progress.target_cached[ids] = self._progress.draft_cached[ids] = 0
 
     def _free(self, ids: Ids) -> None:
-        self._pool.release(ids)
         if self.prefix is not None:
             self.prefix.end(ids.tolist())
+        self._pool.release(ids)
         self._drafted[:, ids] = 0
 
     def evict(self, ids: Ids, transfer: bool) -> int:
@@ -289,6 +321,15 @@ class Caches:
         self._pool.hold(TARGET, back, progress.target_cached[back])
         self._pool.hold(DRAFT, back, progress.draft_cached[back])
         return self._move(back[where == HOST])
+
+    def share(self, ids: Ids, scheduled: Ints) -> None:
+        """Let rows of a target pass use what earlier ones compute in it; `scheduled` (n,) shrinks to what they lack."""
+        if self.prefix is not None:
+            progress = self._progress
+            more = self.prefix.share(ids, progress.target_cached[ids], scheduled, progress.preemptions[ids] > 0)
+            progress.target_cached[ids] += more
+            lacking = self._prompt_tokens[ids] + progress.emitted_tokens[ids] - progress.target_cached[ids]
+            np.minimum(scheduled, lacking, out=scheduled, where=more > 0)
 
     def _move(self, ids: Ids) -> int:
         """Note that the whole cache of each request moves; return the bytes of all."""

@@ -59,6 +59,7 @@ def test_the_second_prompt_of_the_page_finds_two_blocks(here):
     assert (told["prefix_cache_queries"], told["prefix_cache_hits"]) == (4500, 1024)
     assert told["prefix_cache_hit_rate"] == pytest.approx(1024 / 4500)
     assert plain.metrics["specsim"]["prefix_cache_hit_rate"] is None
+    assert [any("has hash_ids, but no" in note for note in run.notes) for run in (shared, plain)] == [False, True]
     sooner = (shared.requests["ttft_s"] < plain.requests["ttft_s"]).tolist()
     assert sooner == [False, True, True], "the third waits for the second"
 

@@ -103,6 +103,10 @@ def test_the_end_of_the_prompt_used_longest_ago_goes_first() -> None:
     assert record.passes["prefill_tokens"].tolist() == [12, 8, 4, 4]
     assert record.passes["context_tokens"].tolist() == [0, 0, 0, 8]
     assert (record.totals.prefix_queries, record.totals.prefix_hits) == (36, 8)
+    answering = requests([0.0, 100.0, 200.0, 300.0], [8, 4, 4, 12], [1, 9, 1, 1])  # Two blocks of an answer stay, too.
+    named = Prefixes(np.array([1, 2, 11, 21, 1, 2, 3]), np.array([0, 2, 3, 4]), np.array([2, 1, 1, 3]), 4)
+    record = run(simulation(answering, [1, 9, 1, 1], factory_of("continuous"), pool=pool, prefixes=named))
+    assert record.totals.prefix_hits == 4
     told, pool = replace(told, max_tokens=np.full(4, 4)), replace(memory(told, 1.0), capacity_bytes=5 * 4 * 4)
     passes = run(simulation(told, [4] * 4, factory_of("vllm_spec"), pool=pool, prefixes=prefixes)).passes
     drafts = passes["kind"] == 0
@@ -141,3 +145,13 @@ def test_two_that_share_all_their_prompt_can_be_evicted() -> None:
     for name in ("priority", "srpt", "stta", "continuous", "vllm_spec"):
         simulated = simulation(told, [8] * 3, factory_of(name), pool=pool, prefixes=hashed(told, [1, 1, 2], 4))
         assert run(simulated).progress.emitted_tokens.tolist() == [8] * 3, name
+
+
+def test_later_rows_of_a_pass_use_what_earlier_ones_compute() -> None:
+    """Whole blocks of 4 but the last token's; 30 tokens hold half of the third prompt, which lacks fewer then."""
+    told, cut, reserved = requests([0.0] * 4, [12, 12, 11, 14], [3] * 4), {"max_num_batched_tokens": 30}, "max_tokens"
+    each = {"pool": memory(told, 9.0), "prefixes": hashed(told, [1] * 4, 4)}
+    for name, limits, read in (("vllm", {}, [21]), ("vllm_spec", cut, [19, 2]), ("vllm", {"reserves": reserved}, [49])):
+        record = run(simulation(told, [3] * 4, factory_of(name, **limits), **each))
+        found = record.passes["prefill_tokens"][record.passes["kind"] == 1]
+        assert (found[found > 0].tolist(), record.totals.prefix_hits) == (read, 49 - sum(read))
