@@ -18,6 +18,7 @@ from specsim.pass_shape import PassShape
 from specsim.server.admission import CONTEXT_LENGTH
 from specsim.server.engine import Replica
 from specsim.server.ledger import Ledger
+from specsim.server.prefix_cache import Prompts
 
 
 class Sent(NamedTuple):
@@ -48,6 +49,7 @@ class Outstanding:
         self.cost_model = cost_model
         self._ids: Ids = NOBODY
         self._sent: list[int] = []
+        self._prompts = Prompts(ledger.caches.prefix)
 
     def _send(self, request: int) -> None:
         """Note a request that is sent to this replica."""
@@ -87,6 +89,11 @@ class Outstanding:
         """Return the tokens of a request's prompt that are cached here."""
         prefix = self._ledger.caches.prefix
         return coming.cached_tokens if prefix is None else prefix.found(coming.request, coming.prompt_tokens)
+
+    def potential_tokens(self, coming: Coming) -> int:
+        """Return the tokens of the prompts of all requests here and of a coming one; see `Server`."""
+        self._here()
+        return self._prompts.tokens + self._prompts.further(coming.request, coming.prompt_tokens)
 
     def outstanding_tokens(self, due_by_s: float = inf) -> int:
         """Return the tokens that requests due by then still need, by what is told of them.
@@ -134,8 +141,13 @@ class Outstanding:
     def _here(self) -> Ids:
         """Return the requests sent here that have not ended; ended ones are forgotten."""
         ids = np.concatenate((self._ids, np.array(self._sent, dtype=np.int64)))
+        for request in self._sent:
+            self._prompts.add(request, int(self._told.prompt_tokens[request]))
         self._sent.clear()
-        self._ids = ids[self._ledger.queues.here(ids) | self._unseen(ids)]
+        stays = self._ledger.queues.here(ids) | self._unseen(ids)
+        for request in ids[~stays].tolist():
+            self._prompts.remove(request, int(self._told.prompt_tokens[request]))
+        self._ids = ids[stays]
         return self._ids
 
     def _unseen(self, ids: Ids) -> Bools:

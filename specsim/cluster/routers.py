@@ -80,14 +80,14 @@ class Affinity:
 
 
 class CacheAware:
-    """Send a request where the fewest tokens are left to read, its own among them, and are held by requests.
+    """Send a request where the fewest tokens are left to read and are of prompts, its own among both.
 
-    Of equals, where the fewest were sent, then to the first. Dynamo's KV router at temperature 0, which knows what
-    the caches hold at the time.
+    A block that prompts share is of prompts once. Of equals, where the fewest were sent, then to the first. Dynamo's KV
+    router at temperature 0, which knows what the caches hold at the time.
 
     Parameters
     ----------
-    overlap_weight : of a token that is left to read, against one that is held (Dynamo's `--kv-overlap-score-weight`).
+    overlap_weight : of a token that is left to read, against one of prompts (Dynamo's `--kv-overlap-score-weight`).
     """
 
     def __init__(self, overlap_weight: float) -> None:
@@ -101,7 +101,7 @@ class CacheAware:
         def work(place: int) -> tuple[float, int]:
             server = servers[place]
             unread = server.unread_tokens + coming.prompt_tokens - server.cached_tokens(coming)
-            return self._weight * unread + server.active_tokens, self._sent[place]
+            return self._weight * unread + server.potential_tokens(coming), self._sent[place]
 
         place = min(range(len(servers)), key=work)
         self._sent[place] += 1

@@ -37,9 +37,10 @@ class Coming(NamedTuple):
 class Server(Protocol):
     """Counts of the requests that were sent to a replica and have not ended, as a router sees it; nothing of outputs.
 
-    `requests` of them hold or await cache, `running` of them hold some: `active_tokens` in the target's cache.
-    `unread_tokens` of their texts are still to be read. `free_bytes` of `capacity_bytes` of cache are not held.
-    `cost_model` is that of the scheduler there: replicas may run on different hardware.
+    `requests` of them hold or await cache, `running` of them hold some: `active_tokens` in the target's cache, a shared
+    block once for each. `unread_tokens` of their texts, of waiting ones too, are still to be read. `free_bytes` of
+    `capacity_bytes` of cache are not held. `cost_model` is that of the scheduler there: replicas may run on different
+    hardware.
     """
 
     @property
@@ -59,6 +60,13 @@ class Server(Protocol):
 
     def cached_tokens(self, coming: Coming) -> int:
         """Return the tokens of a request's prompt that are cached here, as `prefix_caching` or the trace has it."""
+        ...
+
+    def potential_tokens(self, coming: Coming) -> int:
+        """Return the tokens of the prompts of all requests here, waiting ones included, and of a coming one.
+
+        A whole block that several share counts once with `prefix_caching`, cached or not; outputs count nothing.
+        """
         ...
 
     def outstanding_tokens(self, due_by_s: float = inf) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from bisect import bisect_left
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import count, takewhile
 
@@ -204,6 +205,41 @@ class PrefixCache:
         changed = sorted(self._changed & self._waiting.keys())
         self._changed.clear()
         return changed
+
+
+class Prompts:
+    """Prompts of the requests that were sent to a replica, cached or not; a whole block that several share counts once.
+
+    Without a cache of prefixes each counts all of its own.
+    """
+
+    def __init__(self, prefix: PrefixCache | None) -> None:
+        self.tokens, self._prefix, self._users = 0, prefix, Counter[int]()
+
+    def add(self, request: int, prompt_tokens: int) -> None:
+        """Count a prompt."""
+        self.tokens += self.further(request, prompt_tokens)
+        self._users.update(self._blocks(request, prompt_tokens))
+
+    def remove(self, request: int, prompt_tokens: int) -> None:
+        """Count a prompt no more."""
+        for block in self._blocks(request, prompt_tokens):
+            self._users[block] -= 1
+            if not self._users[block]:
+                del self._users[block]
+        self.tokens -= self.further(request, prompt_tokens)
+
+    def further(self, request: int, prompt_tokens: int) -> int:
+        """Return the tokens that a prompt adds to those that are counted."""
+        if self._prefix is None:
+            return prompt_tokens
+        # A hash stands for all blocks before it, too: the first that is not shared ends what is.
+        shared = bisect_left(self._blocks(request, prompt_tokens), True, key=lambda each: each not in self._users)
+        return prompt_tokens - shared * self._prefix._tokens
+
+    def _blocks(self, request: int, prompt_tokens: int) -> list[int]:
+        prefix = self._prefix
+        return [] if prefix is None else prefix._hashes(request, prompt_tokens // prefix._tokens)
 
 
 class Caches:

@@ -36,11 +36,12 @@ law = settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 
 
 class Decision(NamedTuple):
-    """What a router was told, what each server said it owed, due by the request's deadline and in all, and its word."""
+    """What a router was told, what each server said it owed, due by the deadline and in all, and held, and its word."""
 
     coming: Coming
     due: list[int]
     owed: list[int]
+    held: list[int]
     place: int
 
 
@@ -61,8 +62,9 @@ class Overheard:
             check_face(server, [request for request, each in enumerate(self._said) if each.place == index])
         due = [each.outstanding_tokens(coming.due_s) for each in servers]
         owed = [each.outstanding_tokens() for each in servers]
+        held = [each.potential_tokens(coming) for each in servers]
         place = self.inner.route(coming, servers)
-        self._said.append(Decision(coming, due, owed, place))
+        self._said.append(Decision(coming, due, owed, held, place))
         return place
 
 
@@ -195,6 +197,7 @@ def test_slack_looks_past_work_that_can_wait() -> None:
         (1.0, 0, (0, 1, 1, 0, 1), [0, 1, 1, 0, 1]),
         (0.0, 0, (0, 1, 1, 0, 1), [0, 1, 0, 1, 0]),
         (1.0, 1, (0, 1, 1, 1, 1), [0, 1, 1, 1, 1]),
+        (0.0, 0, (0, 1, 0, 1, 1), [0, 1, 0, 1, 1]),
     ],
 )
 def test_cache_aware_goes_where_a_prompt_is_cached_unless_there_is_more_to_read(
@@ -206,3 +209,11 @@ def test_cache_aware_goes_where_a_prompt_is_cached_unless_there_is_more_to_read(
     prefixes = Prefixes(np.concatenate(hashes), 10 * np.arange(5), np.full(5, 10), 4)
     two = {"replicas": 2, "router": lambda: CacheAware(weight), "prefixes": prefixes, "pipeline_steps": ahead}
     assert run(simulation(told, [1] * 5, factory_of("continuous"), **two)).replica_of.tolist() == sent
+
+
+def test_potential_tokens_count_a_shared_block_once_from_its_first_request_to_its_last() -> None:
+    """Blocks of 4, in turn to both replicas: four prompts at once share the first, and the rest by pairs; one later."""
+    told = requests([0.0] * 4 + [100.0], [8, 11, 8, 11, 8], [9] * 5)
+    prefixes = Prefixes(np.array([1, 2, 1, 3, 4]), np.array([0, 2, 0, 2, 0]), np.array([2, 3, 2, 3, 2]), 4)
+    two = simulation(told, [9] * 5, factory_of("continuous"), replicas=2, prefixes=prefixes)
+    assert [each.held for each in heard(two, "round_robin")[1]] == [[8, 8], [15, 11], [8, 15], [15, 14], [8, 8]]
