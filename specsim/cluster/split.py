@@ -42,7 +42,7 @@ class SplitDispatch:
 
     All that the prompt left in both caches moves. It does so when the prefill pass has ended, and the blocks are
     free from then on: a cache that waits for the link, or for a place on the decode replica, lies in host memory. The
-    client is answered by the decode replica: the first token comes to it with the cache, as in vLLM and SGLang.
+    client is answered by the decode replica, which sends the first token when it admits the request, as in SGLang.
 
     Parameters
     ----------
@@ -74,14 +74,14 @@ class SplitDispatch:
         n, first = len(requests), splitting.prefill
         rows = {name: getattr(requests, name) for name in Requests.__dataclass_fields__}
         rows["cached_tokens"] = requests.prompt_tokens
-        self._begun = Begun(**rows, first_token_s=np.full(n, np.nan), draft_kv_tokens=np.zeros(n, dtype=np.int64))
+        self._begun = Begun(**rows, draft_kv_tokens=np.zeros(n, dtype=np.int64))
         one_token = replace(requests, max_tokens=np.ones(n, dtype=np.int64))
         # Nothing is reserved for what is emitted elsewhere; the drafter reads the prompt where a second token follows.
         self._read = replace(requests, max_tokens=np.minimum(requests.max_tokens, 2))
         self._reading = Dispatch(replicas[:first], router(), one_token, sessions)
         self._decoding = Dispatch(replicas[first:], router(), self._begun, sessions)
         self.replica_of: Ints = np.full(n, -1, dtype=np.int64)
-        self.moves = Moves(self._reading.replica_of, np.zeros(n, dtype=np.int64), np.full(n, np.nan))
+        self.moves = Moves(self._reading.replica_of, np.zeros(n, dtype=np.int64), *np.full((2, n), np.nan))
         self._goes_on: Bools = output_tokens > 1
         memories = {each.ledger.pool.memory for each in replicas[first:]}
         self._fits: Bools = np.all([each.holds(requests) for each in memories], axis=0)
@@ -147,8 +147,8 @@ class SplitDispatch:
         sent_s = max(now_s, self._free_s[place]) + moved_bytes / self._splitting.link_bytes_per_s
         self._free_s[place] = sent_s
         arrival_s = sent_s + self._splitting.link_latency_s
-        self._begun.first_token_s[request] = arrival_s
         self.moves.moved_bytes[request], self.moves.moving_s[request] = moved_bytes, arrival_s - now_s
+        self.moves.arrived_s[request] = arrival_s
         then = self._decoding.place_of(request)
         self.replica_of[request] = self._splitting.prefill + then
         self._travelling += 1

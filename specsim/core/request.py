@@ -105,9 +105,7 @@ class Begun(Requests):
 
     Attributes
     ----------
-    first_token_s : (N,) seconds at which the first token came; it is the only one so far.
     draft_kv_tokens : (N,) tokens of the prompt that the drafter's cache holds; the target's holds all of it.
     """
 
-    first_token_s: Floats
     draft_kv_tokens: Ints

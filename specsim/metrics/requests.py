@@ -81,6 +81,7 @@ SPLIT_COLUMNS: dict[str, str] = {
     "split.prefill_replica": "int64",
     "split.moved_bytes": "int64",
     "split.moving_s": "float64",
+    "split.arrived_s": "float64",
 }
 """Further columns of ``requests.parquet`` where prefill and decode are split (`specsim.server.state.Moves`)."""
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 CAUSES: dict[str, str] = {
     "rejected": "refused, or cancelled before the end",
     "link": "in time for TTFT but for the link between the pools",
+    "decode_queue": "in time for TTFT but for the wait at the decode replica",
     "queue": "waited for longer than the TTFT objective",
     "own_prompt": "in time for TTFT but for their own prompt pass",
     "objective": "TPOT objective below the time of a lone decode",
@@ -62,9 +63,12 @@ def causes(rows: RequestRows, decode_s: float, prompt_s: NDArray[np.float64]) ->
     )
     others = steady | unread
     moving_s = np.nan_to_num(rows["split.moving_s"]) if "split.moving_s" in rows.columns else 0.0
+    arrived_s = rows["split.arrived_s"] if "split.arrived_s" in rows.columns else np.nan
+    ttft_slo_s = rows["slo_ttft_s"] * (1 + SLO_RELATIVE_TOLERANCE)
     holds = {
         "rejected": rows["rejected_reason"] != "",
-        "link": late & (rows["ttft_s"] - moving_s <= rows["slo_ttft_s"] * (1 + SLO_RELATIVE_TOLERANCE)),
+        "link": late & (rows["ttft_s"] - moving_s <= ttft_slo_s),
+        "decode_queue": late & (arrived_s - rows["arrival_s"] <= ttft_slo_s),
         "queue": late & (rows["ttft_s"] - prompt_s > rows["slo_ttft_s"]),
         "own_prompt": late,
         "objective": rows["slo_tpot_s"] < decode_s,
@@ -141,7 +145,7 @@ def why_said(run: AnyRun) -> tuple[str, ...]:
 
 
 def _pool(run: AnyRun, cause: str) -> str:
-    """Return the pool of a split run that a cause lies in: TTFT is the prefill pool's and the link's."""
+    """Return the pool of a split run that a cause lies in: the prefill pool reads, the other decodes."""
     settings = run.made_of.settings
     prefill, replicas = settings.split.prefill, settings.replicas
     if prefill is None or cause in ("rejected", "link"):

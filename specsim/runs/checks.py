@@ -386,10 +386,10 @@ def slots_note(slots: int, undrafted: int | None, rows: Mapping[str, Any]) -> tu
     more = "" if undrafted is None else f"; {undrafted:,} without drafts: engine.max_num_seqs makes both the same"
     left_s = np.fmax(rows["finish_s"], rows["cancelled_s"]) if "cancelled_s" in rows else rows["finish_s"]
     for its in (~np.isnan(left_s) & (rows["replica"] == each) for each in np.unique(rows["replica"])):
-        begun = its & ~np.isnan(rows["first_token_s"])
-        running, split = peak(rows["first_token_s"][begun], left_s[begun]), "split.moving_s" in rows
-        # Behind another pool's first token a request may wait for a slot.
-        if running == slots < peak(rows["arrival_s"][its], left_s[its]) or (split and running > slots):
+        begun, there_s = its & ~np.isnan(rows["first_token_s"]), rows["arrival_s"]
+        if "split.arrived_s" in rows:
+            there_s = np.fmax(there_s, rows["split.arrived_s"])
+        if peak(rows["first_token_s"][begun], left_s[begun]) == slots < peak(there_s[its], left_s[its]):
             return (f"requests waited while all {slots} batch slots of a replica (max_num_seqs{more}) were taken",)
     return ()
 
@@ -461,15 +461,17 @@ PREFILL, DECODE = "prefill ", "decode "
 def _visits(simulation: Simulation, rows: Mapping[str, Any]) -> Iterator[tuple[Bools, Floats, Floats, str]]:
     """Yield for each replica which requests had begun there, since when and until when each was there, and its pool."""
     left_s = np.fmax(rows["finish_s"], rows["cancelled_s"]) if "cancelled_s" in rows else rows["finish_s"]
-    begun, first_s = ~np.isnan(rows["first_token_s"]), rows["first_token_s"]
-    split = simulation.split
+    first_s, split = rows["first_token_s"], simulation.split
     for replica in range(simulation.replicas):
         if split is not None and replica < split.prefill:
-            read_s = first_s - np.nan_to_num(rows["split.moving_s"])
-            yield begun & (rows["split.prefill_replica"] == replica), rows["arrival_s"], read_s, PREFILL
+            read_s = np.fmin(first_s, rows["split.arrived_s"] - rows["split.moving_s"])
+            here = ~np.isnan(read_s) & (rows["split.prefill_replica"] == replica)
+            yield here, rows["arrival_s"], read_s, PREFILL
         else:
-            here = begun & (rows["replica"] == replica) & ~np.isnan(left_s)
-            yield here, rows["arrival_s"] if split is None else first_s, left_s, "" if split is None else DECODE
+            since_s = np.where(np.isnan(first_s), np.nan, rows["arrival_s"])
+            since_s = since_s if split is None else rows["split.arrived_s"]
+            here = ~np.isnan(since_s + left_s) & (rows["replica"] == replica)
+            yield here, since_s, left_s, "" if split is None else DECODE
 
 
 def admission_control(shed: Shed, clients: int | None, requests: Requests) -> AdmissionControl:

@@ -246,8 +246,11 @@ class SlosServe:
         head = order[: self.max_num_seqs]
         decodes, kept, pending = decoding(view, head), self._accepted[head], view.pending(head)
         cost = np.where(decodes, 1 + self._chain[head] + cached_token * view.target_cached[head], pending)
-        next_s = view.first_token_s[head] + view.emitted_tokens[head] * view.tpot_slo_s[head]
-        due_s = np.fmin(np.where(decodes, next_s, view.arrival_s[head] + view.ttft_slo_s[head]), np.inf)
+        first_s = view.first_token_s[head]
+        next_s = first_s + view.emitted_tokens[head] * view.tpot_slo_s[head]
+        # A first token that another replica computed is sent when the request is admitted.
+        sent = decodes & ~np.isnan(first_s)
+        due_s = np.fmin(np.where(sent, next_s, view.arrival_s[head] + view.ttft_slo_s[head]), np.inf)
         late = due_s < view.now_s + 2 * seconds
         turn = np.select((kept & decodes & late, kept & ~decodes, kept, decodes), (0, 1, 2, 3), 4)
         tokens = min(max(tokens, cost[turn == 0].sum()), self.max_num_batched_tokens)

@@ -74,10 +74,8 @@ class Ledger:
             self.caches.enter(request, int(told.cached_tokens[request]))
 
     def _resume(self, request: int, told: Begun) -> None:
-        """Note that a request brings its first token, which it emits now, and the caches that it was read into."""
-        progress, first_s = self.progress, told.first_token_s[request]
-        progress.emitted_tokens[request] = 1
-        progress.first_token_s[request] = progress.last_token_s[request] = first_s
+        """Note that a request brings its first token, sent at its admission, and the caches that it was read into."""
+        self.progress.emitted_tokens[request] = 1
         self._undecoded.add(request)
         self.caches.come(request, int(told.cached_tokens[request]), int(told.draft_kv_tokens[request]), LINK)
 
@@ -96,6 +94,7 @@ class Ledger:
             self.queues.strike(request)
             self.caches.drop(np.array([request]))
             self._undecoded.discard(request)
+            self.progress.emitted_tokens[request] *= not np.isnan(self.progress.first_token_s[request])
         else:
             self.progress.finish_s[request] = np.nan
             self.finished -= 1
@@ -245,10 +244,13 @@ class Ledger:
         self.caches.settle()
 
     def _decode(self, ids: Ids, start_s: float) -> None:
-        """Note the start of the first pass in which a request decodes."""
+        """Note the start of the first pass in which a request decodes; a first token that it brought is sent then."""
         first = self._undecoded.intersection(ids.tolist()) if self._undecoded else None
         if first:
-            self.progress.first_decode_s[list(first)] = start_s
+            progress, rows = self.progress, np.array(list(first))
+            progress.first_decode_s[rows] = start_s
+            brought = rows[np.isnan(progress.first_token_s[rows])]
+            progress.first_token_s[brought] = progress.last_token_s[brought] = start_s
             self._undecoded -= first
 
     def _finish(self, ids: Ids, at_s: Floats | float) -> None:

@@ -239,11 +239,13 @@ class Moves(NamedTuple):
     prefill_of : index of the replica that it was sent to first.
     moved_bytes : of its cache, over the link; 0 where it did not go on.
     moving_s : seconds from its prompt's last pass to its place in the second queue; NaN where it did not go on.
+    arrived_s : when it has that place; NaN where it did not go on.
     """
 
     prefill_of: Ints
     moved_bytes: Ints
     moving_s: Floats
+    arrived_s: Floats
 
 
 class PrefixRows(NamedTuple):

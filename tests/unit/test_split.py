@@ -53,6 +53,16 @@ def test_one_link_sends_one_cache_after_the_other():
     assert record.moves.moving_s == pytest.approx([0.06, 0.06 + 0.12])
 
 
+@pytest.mark.parametrize(("timeout_s", "second_s", "emitted"), [(None, 0.299, [20, 20]), (0.25, np.nan, [16, 0])])
+def test_a_first_token_waits_for_its_request_to_be_admitted_where_it_decodes(timeout_s, second_s, emitted):
+    """The decode replica holds one of both, for 19 passes of 0.011 s from 0.09 s on, when both prompts are read."""
+    told, pools = requests([0.0] * 2, [40] * 2, [20] * 2), [replace(POOL, capacity_bytes=size) for size in (10**6, 250)]
+    kinds = [Hardware(TRUTH, TRUTH, pool) for pool in pools]
+    done = played(told, [20] * 2, split=Splitting(1, 1e12), hardware=kinds, timeout_s=timeout_s).progress
+    assert done.first_token_s == pytest.approx([0.09, second_s], nan_ok=True)
+    assert done.emitted_tokens.tolist() == emitted
+
+
 def test_what_never_fits_one_decode_replica_is_rejected_before_it_is_read():
     large, small = (Hardware(TRUTH, TRUTH, replace(POOL, capacity_bytes=size)) for size in (10**6, 300))
     told = requests([0.0, 0.0], [40, 10], [60, 9])

@@ -17,11 +17,12 @@ from tests.made import refusal
 LONE_S, PROMPT_S = 0.01, 0.3
 MET = {"ttft_s": 0.5, "slo_ttft_s": 1.0, "tpot_s": 0.02, "slo_tpot_s": 0.04, "longest_pause_s": 0.02}
 MET |= {"output_tokens": 11, "preemptions": 0, "speculations": 0, "rejected_reason": ""}
-MET |= {"prompts_s": 0.17, "drafting_s": 0.1}
+MET |= {"prompts_s": 0.17, "drafting_s": 0.1, "arrival_s": 0.0}
 BY_HAND = {
     "": {},
     "rejected": {"rejected_reason": "timeout", "ttft_s": 9.0},
     "link": {"ttft_s": 1.2, "split.moving_s": 0.2},
+    "decode_queue": {"ttft_s": 1.4, "split.moving_s": 0.2, "split.arrived_s": 0.9},
     # 1.4 s less the prompt's 0.3 s are still over 1 s; 1.2 s less 0.3 s are not.
     "queue": {"ttft_s": 1.4, "tpot_s": 0.09},
     "own_prompt": {"ttft_s": 1.2},
