@@ -257,8 +257,8 @@ def test_a_run_says_that_its_cache_was_full_while_requests_waited_and_whose():
         (said,) = (each for each in simulate("vllm", "poisson", **reserved, **more).notes if "KV cache" in each)
         assert [full in said, said.endswith(mean)] == [True] * 2
     (said,) = (each for each in simulate("vllm_spec", "poisson", **crowd, profile=EIGHT).notes if "KV cache" in each)
-    room = f"{load_profile(EIGHT).usable_kv_tokens // 9024} requests of 9,024 tokens"
-    assert f"it holds {room}, their mean" in said, "the drafter's cache is in it"
+    room = f"it holds {load_profile(EIGHT).usable_kv_tokens // 9024} requests of 9,024 tokens, their mean"
+    assert room in said, "the drafter's cache is in it"
     for roomy in ({**crowd, "rps": 0.1, "requests": 8}, {**crowd, "replicas": 8}):
         assert not any("KV cache" in note for note in simulate("vllm", "poisson", **roomy).notes)
 
