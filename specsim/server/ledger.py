@@ -149,8 +149,8 @@ class Ledger:
                 moved = self.caches.evict(work.evict, work.transfer)
             if self.caches.to_load:
                 moved += self.caches.load(ids, isinstance(work, DraftPass))
-            if isinstance(work, TargetPass) and work.shares:
-                self.caches.share(ids, work.scheduled_tokens)
+            if self.caches.prefix is not None and isinstance(work, TargetPass) and work.shares:
+                self.caches.share(self.caches.prefix, ids, work.scheduled_tokens)
             shape = self._reserve(work, ids)
         except OutOfMemory as error:
             raise IllegalPass(str(error)) from None

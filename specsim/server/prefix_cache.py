@@ -358,14 +358,13 @@ class Caches:
         self._pool.hold(DRAFT, back, progress.draft_cached[back])
         return self._move(back[where == HOST])
 
-    def share(self, ids: Ids, scheduled: Ints) -> None:
+    def share(self, prefix: PrefixCache, ids: Ids, scheduled: Ints) -> None:
         """Let rows of a target pass use what earlier ones compute in it; `scheduled` (n,) shrinks to what they lack."""
-        if self.prefix is not None:
-            progress = self._progress
-            more = self.prefix.share(ids, progress.target_cached[ids], scheduled, progress.preemptions[ids] > 0)
-            progress.target_cached[ids] += more
-            lacking = self._prompt_tokens[ids] + progress.emitted_tokens[ids] - progress.target_cached[ids]
-            np.minimum(scheduled, lacking, out=scheduled, where=more > 0)
+        progress = self._progress
+        more = prefix.share(ids, progress.target_cached[ids], scheduled, progress.preemptions[ids] > 0)
+        progress.target_cached[ids] += more
+        lacking = self._prompt_tokens[ids] + progress.emitted_tokens[ids] - progress.target_cached[ids]
+        np.minimum(scheduled, lacking, out=scheduled, where=more > 0)
 
     def _move(self, ids: Ids) -> int:
         """Note that the whole cache of each request moves; return the bytes of all."""
