@@ -91,9 +91,7 @@ def compose_profile(
     usable, alone = _usable_bytes(those)
     file = _engine_file(those[0])
     overhead_s = float(read_yaml(shipped("conf") / "engine" / f"{file}.yaml")["overhead_s"])
-    room = int(MEMORY_SHARE * place.gpus * those[0].memory_bytes) - sum(map(_weights_bytes, those))
-    most_context = room // sum(each.cache_bytes for each in those)  # More than an engine leaves: form before pool.
-    fits = [fitted_forms(each, overhead_s, most_context) for each in those]
+    fits = [fitted_forms(each, overhead_s, _most_context(those)) for each in those]
     held_out = fits[0][1]
     sections = [
         _section(each, {**more, "overhead_s": overhead_s, **forms})
@@ -310,6 +308,12 @@ def _weights_bytes(operators: Operators) -> int:
     rows = model.vocabularies * model.whole("vocab_size")
     markov = 2 * model.markov_rank * model.whole("vocab_size")
     return round(operators.layer_bytes + 2 * (rows * model.whole("hidden_size") + markov))
+
+
+def _most_context(those: tuple[Operators, Operators]) -> int:
+    """Return the cached tokens of the largest pass that forms are fitted to: as many as any engine has room for."""
+    room = int(MEMORY_SHARE * those[0].place.gpus * those[0].memory_bytes) - sum(map(_weights_bytes, those))
+    return room // sum(each.cache_bytes for each in those)
 
 
 def _usable_bytes(those: tuple[Operators, Operators]) -> tuple[int, int | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf, isnan
 from typing import NamedTuple
 
@@ -49,7 +49,7 @@ class Outstanding:
         self.cost_model = cost_model
         self._ids: Ids = NOBODY
         self._sent: list[int] = []
-        self._prompts = Prompts(ledger.caches.prefix)
+        self._prompts: Prompts | None = None
 
     def _send(self, request: int) -> None:
         """Note a request that is sent to this replica."""
@@ -92,7 +92,10 @@ class Outstanding:
 
     def potential_tokens(self, coming: Coming) -> int:
         """Return the tokens of the prompts of all requests here and of a coming one; see `Server`."""
-        self._here()
+        here = self._here()
+        if self._prompts is None:  # Counted from the first question on: most routers ask none.
+            self._prompts = Prompts(self._ledger.caches.prefix)
+            self._count(self._prompts.add, here.tolist())
         return self._prompts.tokens + self._prompts.further(coming.request, coming.prompt_tokens)
 
     def outstanding_tokens(self, due_by_s: float = inf) -> int:
@@ -141,14 +144,17 @@ class Outstanding:
     def _here(self) -> Ids:
         """Return the requests sent here that have not ended; ended ones are forgotten."""
         ids = np.concatenate((self._ids, np.array(self._sent, dtype=np.int64)))
-        for request in self._sent:
-            self._prompts.add(request, int(self._told.prompt_tokens[request]))
-        self._sent.clear()
         stays = self._ledger.queues.here(ids) | self._unseen(ids)
-        for request in ids[~stays].tolist():
-            self._prompts.remove(request, int(self._told.prompt_tokens[request]))
+        if self._prompts is not None:
+            self._count(self._prompts.add, self._sent)
+            self._count(self._prompts.remove, ids[~stays].tolist())
+        self._sent.clear()
         self._ids = ids[stays]
         return self._ids
+
+    def _count(self, change: Callable[[int, int], None], those: Iterable[int]) -> None:
+        for request in those:
+            change(request, int(self._told.prompt_tokens[request]))
 
     def _unseen(self, ids: Ids) -> Bools:
         """Return who has not been let in by an engine that decides ahead, (n,)."""

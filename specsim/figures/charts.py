@@ -24,8 +24,15 @@ COLOURS = (*PALETTE, "#B8A600", "#888888")
 """Of lines and classes; the last two, beside Okabe and Ito's, stand on white and on black."""
 PARTS = ("prefill", "draft", "selection", "verify", "idle")
 ROW_PIXELS, PANEL_PIXELS, STRIP_PIXELS = 30, 240, 84
-_OF_WAITS, _OF_STEPS = ("#888888", "#4D4D4D", "#8C6D31", PALETTE[4]), (PALETTE[0], PALETTE[3], "#B8A600")
-CAUSE_COLOURS = dict(zip(CAUSES, (*_OF_WAITS, *_OF_STEPS, PALETTE[1], PALETTE[5], PALETTE[2]), strict=True))
+_OF_CAUSES = (
+    "#888888",
+    "#4D4D4D",
+    "#8C6D31",
+    *(PALETTE[n] for n in (4, 0, 3)),
+    "#B8A600",
+    *(PALETTE[n] for n in (1, 5, 2)),
+)
+CAUSE_COLOURS = dict(zip(CAUSES, _OF_CAUSES, strict=True))
 TIME_COLOURS = dict(zip(PARTS, (PALETTE[5], PALETTE[1], PALETTE[4], PALETTE[0], "#888888"), strict=True))
 WHEEL = "wheel![event.altKey]"
 Spec = dict[str, Any]

@@ -19,7 +19,7 @@ from specsim.config.groups import Choice, Choices, shipped_names
 from specsim.config.schema import Settings, Shed
 from specsim.core.request import Bools, Floats, Ints, Prefixes, Requests
 from specsim.errors import SpecsimError, represented
-from specsim.files.yaml_file import peek_yaml, shipped
+from specsim.files.yaml_file import is_path, peek_yaml, shipped
 from specsim.latency.model import Profile
 from specsim.latency.profile import peak_notes
 from specsim.metrics.recorder import Record
@@ -243,14 +243,14 @@ LONG_PROMPTS = 4096
 """Mean prompt tokens from which on a head's acceptance of short texts says too much."""
 
 
-def context_note(of: Pair | None, trace: Trace, acceptance: str) -> str | None:
-    """Return a line where prompts are longer than the texts that a head's acceptance is of."""
+def context_note(of: Pair | None, trace: Trace, acceptance: Choice) -> str | None:
+    """Return a line where prompts are longer than the texts that a head's acceptance that ships is of."""
     mean = float(trace.prompt_tokens.mean())
-    if of is None or not of.draft.endswith("head") or mean <= LONG_PROMPTS:
+    if of is None or not of.draft.endswith("head") or is_path(acceptance.name) or mean <= LONG_PROMPTS:
         return None
     return (
-        f"{acceptance} is of short texts, and prompts have {mean:,.0f} tokens in the mean: heads are right less often "
-        f"behind {LONG_PROMPTS:,} tokens and more (docs/acceptance.md)"
+        f"{acceptance.brought} is of short texts, and prompts have {mean:,.0f} tokens in the mean: heads are right "
+        f"less often behind {LONG_PROMPTS:,} tokens and more (docs/acceptance.md)"
     )
 
 

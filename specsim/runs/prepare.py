@@ -23,7 +23,6 @@ from specsim.core.protocols import Drafting, Observer, Scheduler, Wide
 from specsim.core.request import Bools, Ints
 from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping
-from specsim.files.yaml_file import is_path
 from specsim.latency.profile import Profile
 from specsim.metrics.requests import Window
 from specsim.registry import ENTRY_POINTS, OURS, TARGET, Scope, asked, below, build, load_plugins, plugin_modules
@@ -153,8 +152,7 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     checksums = plugins_sha256([*plugin_modules(extensible(settings, chosen), plugins), *handed.modules])
     load = _load(settings, chosen, plugins, handed, served_on)
     rates_said = _rates_said(model, load.assigned, settings.acceptance_scale)
-    shipped = not is_path(chosen.acceptance.name)
-    long_said = context_note(pair, load.trace, chosen.acceptance.brought) if shipped else None
+    long_said = context_note(pair, load.trace, chosen.acceptance)
     told = reported(chosen.acceptance.values, str(chosen.acceptance))
     acceptance_trace = told.applied(_acceptance_trace(model, load, settings.seed, str(chosen.acceptance)))
     _check_width(factory.example, acceptance_trace, chosen)
