@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
     from specsim.core.request import Floats
-    from specsim.runs.iterations import Iteration
+    from specsim.figures.shown import Iteration
 
 MOST_SPANS = 240
 LINES = {

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from specsim.figures.any_run import AnyRun
+    from specsim.metrics.any_run import AnyRun
 
 
 COLUMN_IN, PANEL_IN, AROUND_IN = 3.35, 1.9, 0.75

@@ -23,6 +23,7 @@ from specsim.figures.sweep import ATTAINMENT, GOODPUT, caption_of, has_pairs, na
 from specsim.files.kept import kept
 from specsim.files.staging import in_one_step
 from specsim.files.yaml_file import config_text
+from specsim.metrics.any_run import AnyRun, AnySweep
 from specsim.metrics.capacity import LEAST_SEEDS
 from specsim.metrics.seeds import DIFFERENCE, OVERLOADED, winners
 from specsim.metrics.sweep_table import (
@@ -53,9 +54,7 @@ from specsim.metrics.why import CAUSES, why, why_said, with_causes
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from specsim.figures.any_run import AnyRun
     from specsim.metrics.sweep_table import SweepAxes
-    from specsim.store.sweeps import Sweep
 
 
 CLASS = "slo_class"
@@ -86,7 +85,7 @@ class Section:
     folded: str = ""
 
 
-def write_report(told: AnyRun | Sweep, file: Path) -> Path:
+def write_report(told: AnyRun | AnySweep, file: Path) -> Path:
     """Write the page of a run or a sweep and return the file.
 
     Raises
@@ -96,7 +95,7 @@ def write_report(told: AnyRun | Sweep, file: Path) -> Path:
     """
     from specsim.figures.report import sweep_page
 
-    filters, said, sections = sweep_page(told) if isinstance(told, Sequence) else run_page(told)
+    filters, said, sections = sweep_page(told) if isinstance(told, AnySweep) else run_page(told)
     folder = Path(__file__).parent
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder), autoescape=True, trim_blocks=True, lstrip_blocks=True
@@ -280,7 +279,7 @@ EVERY = "all classes"
 HOLLOW = "Hollow: a run is overloaded, near saturation or too short to judge (docs/load.md)."
 
 
-def sweep_page(sweep: Sweep) -> tuple[Sequence[Filter], list[str], list[Section]]:
+def sweep_page(sweep: AnySweep) -> tuple[Sequence[Filter], list[str], list[Section]]:
     """Return the filters of a sweep's page, its answer and its sections.
 
     Raises
@@ -413,7 +412,7 @@ def _curves(whole: DataFrame, axes: SweepAxes, lines: dict[str, str], filters: S
     return [Section("Curves", [*said, HOLLOW, *sentences(stand_ins_of(whole))], shown)]
 
 
-def _sweep_why(sweep: Sweep, axes: SweepAxes, lines: dict[str, str], filters: list[Filter]) -> list[Section]:
+def _sweep_why(sweep: AnySweep, axes: SweepAxes, lines: dict[str, str], filters: list[Filter]) -> list[Section]:
     """Return the section of the misses by cause, summed over seeds; a line where the requests are not kept.
 
     One value of the x axis is shown at a time, by a filter of its own.
@@ -450,7 +449,7 @@ def _worded(row: Mapping[Any, Any], keys: Sequence[str]) -> dict[str, str]:
     return {key: word(row[key]) for key in keys}
 
 
-def _points(sweep: Sweep, axes: SweepAxes) -> Section:
+def _points(sweep: AnySweep, axes: SweepAxes) -> Section:
     """Return the section of the table of points."""
     points = with_short_names(sweep.over_seeds(of=axes.line))
     keys = [key for key in (axes.line, axes.x, *axes.rest) if key and key in points]

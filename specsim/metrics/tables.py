@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from specsim.config.configured import Configured
-    from specsim.store.sweeps import Sweep
 
 
 SHOWN, OF_LOAD = ("scheduler", "trace", "profile", "slo"), ("rps", "requests", "seed")
@@ -465,33 +464,12 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-MOST_ROWS = 20
-"""Of a sweep's table."""
-
-
 def run_html(made_of: Configured, metrics: Mapping[str, Any], notes: Sequence[str]) -> str:
     """Return a run's name, its table by class and its notes as HTML."""
-    return _html(run_title(made_of), class_table(metrics), notes)
+    return as_html(run_title(made_of), class_table(metrics), notes)
 
 
-def sweep_html(sweep: Sweep, keys: Sequence[str]) -> str:
-    """Return a sweep's number of runs, its settings, its first points or runs, and its notes, as HTML.
-
-    `keys` are the settings that tell points apart.
-    """
-    over = ", ".join(f"{key} ({len(values)})" for key, values in sweep.axes.items())
-    shown, points = sweep.labelled(MOST_ROWS), sweep.over_seeds() if len(sweep) else None
-    if points is None or len(points) >= len(sweep):
-        rows, table = len(sweep), comparison_table(shown)
-    else:
-        labels = [dict(zip(keys, row, strict=True)) for row in points[keys].head(MOST_ROWS).itertuples(index=False)]
-        blocks = [metrics["specsim"] for _, metrics in shown]
-        rows, table = len(points), means_table(points.head(MOST_ROWS), labels, blocks, ".table has every run")
-    more = [f"{rows - MOST_ROWS} more: .table and .over_seeds() have them all"] if rows > MOST_ROWS else []
-    failed = [f"failed: {each.error}" for each in sweep.failures]
-    return _html(f"Sweep of {len(sweep)} runs{f': {over}' if over else ''}", table, [*more, *failed, *sweep.notes])
-
-
-def _html(title: str, table: str, lines: Sequence[str]) -> str:
+def as_html(title: str, table: str, lines: Sequence[str]) -> str:
+    """Return a title, a table of text and the lines below it as HTML."""
     below = "".join(f"<div>{escape(line)}</div>" for line in untold(lines))
     return f"<div><b>{escape(title)}</b><pre>{escape(table)}</pre>{below}</div>"

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pandas import DataFrame
 
-    from specsim.figures.any_run import AnyRun
     from specsim.latency.model import Profile
+    from specsim.metrics.any_run import AnyRun
 
 
 CAUSES: dict[str, str] = {

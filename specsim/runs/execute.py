@@ -18,7 +18,7 @@ import numpy as np
 from specsim.core.protocols import Observer
 from specsim.core.user_code import complaint, own_frames, own_line
 from specsim.errors import SpecsimError, passes_through
-from specsim.figures.any_run import Shown
+from specsim.figures.shown import Shown
 from specsim.metrics.requests import NOTED, PASS_COLUMNS, RequestTable
 from specsim.metrics.tables import STAND_IN, originals, run_line, stand_in
 from specsim.runs.checks import beyond, cache_note, engine_notes, first_wave, hardly_drafts, slots_note

@@ -21,8 +21,8 @@ import numpy as np
 from specsim.config.configured import NONE_HANDED, Configured, Described, from_point
 from specsim.core.user_code import complaint
 from specsim.errors import SpecsimError, represented
-from specsim.figures.any_run import AnyRun
 from specsim.files.staging import Unwritable, in_one_step, remove_stale
+from specsim.metrics.any_run import AnyRun
 from specsim.metrics.capacity import LEAST_SEEDS, mean_interval
 from specsim.runs.execute import Run, execute, guarded
 from specsim.runs.executors import LOCAL, on_workers

@@ -9,7 +9,7 @@ from typing import Any
 from specsim.config.configured import Configured, from_point, labels_of
 from specsim.config.identity import flat, identity
 from specsim.errors import SpecsimError, represented
-from specsim.figures.any_run import AnyRun
+from specsim.metrics.any_run import AnyRun
 from specsim.metrics.capacity import Asked, next_rate
 from specsim.metrics.load import Recorded
 from specsim.metrics.requests import NOTED

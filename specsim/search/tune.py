@@ -18,8 +18,8 @@ from specsim.config.groups import Combination, Space, space_of
 from specsim.config.points import Point
 from specsim.config.values import python_value
 from specsim.errors import SpecsimError, one_line
-from specsim.figures.any_run import AnyRun
 from specsim.latency.model import Profile
+from specsim.metrics.any_run import AnyRun
 from specsim.metrics.capacity import LEAST_SEEDS, Asked, mean_interval
 from specsim.metrics.seeds import depends_on_length
 from specsim.metrics.sweep_table import short_names

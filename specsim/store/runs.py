@@ -19,7 +19,7 @@ import numpy as np
 from specsim.config.configured import Configured
 from specsim.config.identity import HASH_CHARACTERS, identity, settings_of
 from specsim.errors import SpecsimError, beside, first_line, nearest
-from specsim.figures.any_run import Shown
+from specsim.figures.shown import Shown
 from specsim.files.kept import one_at_a_time
 from specsim.files.staging import Unwritable, remove, staging_path
 from specsim.files.yaml_file import MOST_FILE_BYTES, check_file, config_text

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specsim.config.identity import HASH_CHARACTERS, Value, flat, settings_of, shared_identity
 from specsim.errors import SpecsimError
-from specsim.figures.any_run import AnyRun
+from specsim.metrics.any_run import AnyRun
 from specsim.metrics.sweep_table import CODE, READ, RUN, SEED, SweptRun, differing, sweep_table, word
 from specsim.store.runs import StoredRun, read_run
 from specsim.store.summaries import Failure

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from specsim.config.identity import identity, settings_of
 from specsim.errors import SpecsimError
-from specsim.figures.any_run import Shown
+from specsim.figures.shown import Shown
 from specsim.files.staging import Unwritable, in_one_step
 
 if TYPE_CHECKING:

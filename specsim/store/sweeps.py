@@ -12,8 +12,9 @@ import numpy as np
 
 from specsim.errors import SpecsimError, nearest
 from specsim.errors import beside as beside_path
-from specsim.figures.any_run import AnyRun, WithReport
+from specsim.figures.shown import WithReport
 from specsim.files.checked_mapping import expanded, shown
+from specsim.metrics.any_run import AnyRun
 from specsim.metrics.seeds import covers_said, over_seeds, paired_difference, point_means, winners
 from specsim.metrics.sweep_table import (
     CLASS,
@@ -37,7 +38,7 @@ from specsim.metrics.sweep_table import (
     with_short_names,
     without_failures,
 )
-from specsim.metrics.tables import counted, sweep_html
+from specsim.metrics.tables import as_html, comparison_table, counted, means_table
 from specsim.metrics.why import why
 from specsim.store.runs import is_run, planned_in, read_run, run_folders
 from specsim.store.scan import Scan, names_of, scan
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 STYLES = ("screen", "paper")
 """Of the figures of a sweep."""
+MOST_ROWS = 20
+"""Of its table in Jupyter."""
 
 
 def holds_runs(root: Path) -> bool:
@@ -169,8 +172,20 @@ class Sweep(WithReport, Sequence[AnyRun]):
         return f"<Sweep of {len(self)} runs{failed}{f': {over}' if over else ''}{counted(self.notes)}>"
 
     def _repr_html_(self) -> str:
-        along = axes_of(self._table).along if len(self) else ()
-        return sweep_html(self, [key for key in differing(self._whole) if key not in along])
+        over = ", ".join(f"{key} ({len(values)})" for key, values in self.axes.items())
+        shown, points = self.labelled(MOST_ROWS), self.over_seeds() if len(self) else None
+        if points is None or len(points) >= len(self):
+            rows, table = len(self), comparison_table(shown)
+        else:
+            along = axes_of(self._table).along
+            keys = [key for key in differing(self._whole) if key not in along]
+            first = points.head(MOST_ROWS)
+            labels = [dict(zip(keys, row, strict=True)) for row in first[keys].itertuples(index=False)]
+            blocks = [metrics["specsim"] for _, metrics in shown]
+            rows, table = len(points), means_table(first, labels, blocks, ".table has every run")
+        more = [f"{rows - MOST_ROWS} more: .table and .over_seeds() have them all"] if rows > MOST_ROWS else []
+        failed = [f"failed: {each.error}" for each in self.failures]
+        return as_html(f"Sweep of {len(self)} runs{f': {over}' if over else ''}", table, [*more, *failed, *self.notes])
 
     @cached_property
     def _scanned(self) -> Scan:

@@ -1,51 +1,19 @@
-"""A run, in memory or in its folder, and the methods of both."""
+"""Figures, causes of misses and the page of a run or a sweep; the token trees of an iteration."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from specsim.config.configured import Configured
 from specsim.errors import SpecsimError
+from specsim.metrics.any_run import AnyRun
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from pandas import DataFrame
-
-
-class AnyRun(Protocol):
-    """A run in memory (`Run`), in its folder (`StoredRun`), or without its requests (`Summary`)."""
-
-    @property
-    def metrics(self) -> dict[str, Any]:
-        """The content of ``metrics.json``."""
-
-    @property
-    def made_of(self) -> Configured:
-        """Its settings and choices, typed, and the resolved configuration."""
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """Wall-clock figures, versions, where the trace came from."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Lines that a reader of the results should know."""
-
-    @property
-    def requests(self) -> DataFrame:
-        """One row per request."""
-
-    @property
-    def passes(self) -> DataFrame | None:
-        """One row per forward pass; None if they were not kept."""
-
-    @property
-    def slo_attainment(self) -> float:
-        """Share of all arrived requests that met their objectives."""
-
-    @property
-    def folder(self) -> Path | None:
-        """Where the run is stored; None: only in memory."""
 
 
 class WithReport:
@@ -117,3 +85,40 @@ class Shown(WithReport):
         from specsim.metrics.tables import run_html
 
         return run_html(self.made_of, self.metrics, self.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One verification: which tokens were drafted, which of them the target read, and which it accepted.
+
+    Attributes
+    ----------
+    number : of the verification in its run, from 0: its place among the rows of ``kind`` 1 in `passes`.
+    start_s : simulated seconds at which the scheduler asked for it, its drafting behind it.
+    requests : a row per request of the pass: ``request``, ``slo_class``, ``tpot_slo_s``; ``decoding``, False where a
+        prompt is read; ``decoded_tokens`` before this verification, and the seconds spent on them and on this step's
+        drafting, ``decoding_s``; ``accepted_tokens`` and ``emitted_tokens`` of this verification.
+    nodes : a row per node, roots first: its ``request``, ``parent`` (a row of this table, -1 at roots), ``depth``;
+        ``rank`` among the drafter's proposals, from 0, -1 at roots; ``probability`` and ``path_probability`` by the
+        drafter; ``verified``; ``for_slo``, whether AdaServe's first selection took it, missing where the scheduler
+        has no such selection; ``right``, whether the target chooses this path; ``accepted``.
+    stand_in : what is said of a trace that ships in another's place; None: the run's is what it says.
+    """
+
+    number: int
+    start_s: float
+    requests: DataFrame
+    nodes: DataFrame
+    stand_in: str | None = None
+
+    def draw(self, requests: Iterable[int] | None = None) -> Figure:
+        """Return a figure of the token trees of these requests, by default of all that decode.
+
+        Raises
+        ------
+        SpecsimError
+            When a request does not decode in this iteration, or there is none to draw.
+        """
+        from specsim.figures.passes import token_trees
+
+        return token_trees(self, requests)
