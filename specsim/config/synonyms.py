@@ -74,7 +74,7 @@ WORDS = {
     "no such choice: a scheduler decides each pass, as in vLLM V1": "num_scheduler_steps num_continuous_decode_steps",
     "shed.waiting=N": "max_queued_requests max_queue_size",
     "scheduler.max_num_seqs=N": "max_num_seqs max_running_requests max_batch_size batch_size",
-    "scheduler=vllm_spec scheduler.num_speculative_tokens=K": (
+    "scheduler=vllm_spec scheduler.num_speculative_tokens=K, of which 0 is no drafts": (
         "num_speculative_tokens num_spec_tokens num_spec speculative_num_steps speculative_tokens max_draft_len "
         "num_nextn_predict_layers k gamma scheduler_k scheduler_draft_tokens draft_length draft_len num_draft_tokens"
     ),
