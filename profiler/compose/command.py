@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target", required=True, metavar="M", help="name of a model (--list), or the path of its config.json"
     )
-    parser.add_argument("--draft", metavar="M", help="likewise; default: a head, see --drafter")
+    parser.add_argument("--draft", metavar="M", help="likewise, or of a head; default: see --drafter")
     parser.add_argument("--drafter", metavar="KIND", help="eagle, eagle3, mtp, ...: a head on the target that drafts")
     parser.add_argument("--gpu", required=True, help="h100_sxm, h200_sxm, b200_sxm, l40s, ...")
     parser.add_argument("--tp", type=int, default=1, metavar="N", help="tensor parallelism: GPUs (default: 1)")

@@ -47,6 +47,16 @@ HEADS_BESIDE_LATENT = {"num_attention_heads": 64, "num_key_value_heads": 64, "he
 """Attention of a head on a target with latent attention: that of Kimi-K2.5's EAGLE-3 (torchspec-project/TorchSpec)."""
 MARKOV_RANKS = {7168: 512, 4096: 256}
 """Of DSpark's Markov head in DeepSeek-V4's checkpoints, by the hidden size: V4-Pro's and V4-Flash's."""
+HEADS = {
+    **dict.fromkeys(("LlamaForCausalLMEagle", "EagleLlamaForCausalLM"), "eagle"),
+    **dict.fromkeys(("LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "Eagle3DraftModel"), "eagle3"),
+    "PEagleDraftModel": "p_eagle",
+    "DFlashDraftModel": "dflash",
+    "DSparkDraftModel": "dspark",
+}
+"""Kind of a head by the architecture in its configuration: of EAGLE's, SpecForge's and speculators' checkpoints."""
+OWN_SIZES = ("num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size")
+"""Sizes of a head that may be others than its target's."""
 SHORT = 128
 """Cached tokens at which the projections of latent attention are measured."""
 DROPPED = ("meta-", "-instruct", "-chat", "-hf", "-base")
@@ -152,20 +162,44 @@ def model_of(given: str) -> Model:
     SpecsimError
         When there is none, or a field is missing.
     """
-    path = Path(given).expanduser()
-    if path.suffix == ".json" or _is_folder(path):
-        file = path / "config.json" if _is_folder(path) else path
+    if (file := _file_of(given)) is not None:
         return _read(file, file.with_name("hf_quant_config.json"), str(file))
     found = _named(given)
     context = CONTEXTS.get(_key(given))
     return found if context is None else replace(found, config=found.config | {"max_position_embeddings": context})
 
 
-def _is_folder(path: Path) -> bool:
+def head_config(given: str, target: Model) -> tuple[str, Model] | None:
+    """Return the kind of the head whose configuration is in that file or folder, and its sizes; None if it is no head.
+
+    Raises
+    ------
+    SpecsimError
+        When the file cannot be read, or the head is of another hidden size than its target.
+    """
+    if (file := _file_of(given)) is None:
+        return None
+    config = _parsed(file, str(file))
+    kind = next((kind for each, kind in HEADS.items() if config.get("architectures") == [each]), None)
+    if kind is None:
+        return None
+    # Checkpoints of speculators have the sizes of their layers one level down.
+    layers = config.get("transformer_layer_config")
+    found = Model(file.parent.name, config | layers if isinstance(layers, dict) else config, str(file))
+    size, own = (each.whole("hidden_size") for each in (target, found))
+    if own != size:
+        raise SpecsimError(f"{file}: a head of hidden_size {own:,}, and {target.name} has {size:,}; expected its head")
+    return kind, found
+
+
+def _file_of(given: str) -> Path | None:
+    """Return the configuration that a path names; None of a model's name."""
+    path = Path(given).expanduser()
     try:
-        return path.is_dir()
+        folder = path.is_dir()
     except OSError:  # A name that is too long for a file.
-        return False
+        folder = False
+    return path / "config.json" if folder else path if path.suffix == ".json" else None
 
 
 def _named(given: str) -> Model:
@@ -205,8 +239,8 @@ def composable() -> list[str]:
     return found
 
 
-def head_of(target: Model, head: DecoderHead) -> Model:
-    """Return a head of decoder layers on `target`.
+def head_of(target: Model, head: DecoderHead, own: Model | None = None) -> Model:
+    """Return a head of decoder layers on `target`, of the sizes of its `own` configuration where that is given.
 
     They are of the target's own kind in an MTP module and on DeepSeek-V4, where they have a window alone; else dense.
     """
@@ -219,16 +253,16 @@ def head_of(target: Model, head: DecoderHead) -> Model:
         if target.latent:
             config |= HEADS_BESIDE_LATENT
         config["intermediate_size"] = target.whole("intermediate_size")
+        config |= {} if own is None else {key: own.whole(key) for key in OWN_SIZES if own.config.get(key) is not None}
     config["max_position_embeddings"] = target.whole("max_position_embeddings")
     config["vocab_size"] = head.draft_vocab_size or target.whole("vocab_size")
-    own = head.draft_vocab_size is not None
     return Model(
         f"{head.kind} head",
         config,
-        target.source,
+        target.source if own is None else own.source,
         joined=head.states,
         wide=head.wide,
-        own_vocabulary=own,
+        own_vocabulary=head.draft_vocab_size is not None,
         markov_rank=head.markov_rank,
         block=head.depth,
         joined_once=head.kind in JOINED_ONCE,
@@ -256,17 +290,11 @@ def _short(name: str) -> str:
 
 def _read(file: Path, quantised: Path, source: str) -> Model:
     """Return the model of a file, and of the file beside it that says how its weights are quantised."""
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        said = error.strerror if isinstance(error, OSError) else error
-        raise SpecsimError(f"{source}: cannot be read: {said}") from None
-    if isinstance(config, dict) and config.get("architectures") == [WRAPPED]:
+    config = _parsed(file, source)
+    if config.get("architectures") == [WRAPPED]:
         if not isinstance(config.get("text_config"), dict):
             raise SpecsimError(f"{source}: has no text_config; expected a Hugging Face config.json")
         config = config["text_config"] | {key: config[key] for key in ("quantization_config",) if key in config}
-    if not isinstance(config, dict):
-        raise SpecsimError(f"{source}: is no mapping; expected a Hugging Face config.json")
     parent = file.resolve().parent.name
     named = config.get("_name_or_path") or (parent if file.stem == "config" else file.stem)
     model = _checked(Model(_short(Path(str(named)).name), config, source))
@@ -276,6 +304,17 @@ def _read(file: Path, quantised: Path, source: str) -> Model:
         if quantised.is_file():
             copyfile(quantised, Path(folder) / "hf_quant_config.json")
         return replace(model, config=config_in(folder))
+
+
+def _parsed(file: Path, source: str) -> dict[str, Any]:
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        raise SpecsimError(f"{source}: cannot be read: {said}") from None
+    if not isinstance(config, dict):
+        raise SpecsimError(f"{source}: is no mapping; expected a Hugging Face config.json")
+    return config
 
 
 def _checked(model: Model) -> Model:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from profiler.compose.fit import composed, fitted_forms
@@ -24,7 +25,7 @@ from profiler.compose.library import (
     version,
 )
 from profiler.compose.memory import GIB, left_bytes
-from profiler.compose.models import Model, head_of, model_of, of_v4
+from profiler.compose.models import Model, head_config, head_of, model_of, of_v4
 from profiler.compose.operators import LONG, Operators
 from profiler.compose.passes import Alike, ComposedPass
 from specsim.acceptance.loading import ANY, same_model
@@ -71,7 +72,7 @@ def compose_profile(
 
     Parameters
     ----------
-    target, draft : names of models, or paths of their ``config.json``.
+    target, draft : names of models, or paths of their ``config.json``; `draft` also of a head on the target.
     drafter : kind of a head on the target instead of a draft model, as in ``drafter=``; without either an MTP module
         where the target's configuration has one, else an EAGLE-3 head.
     gpu, tp, ep, pp : the library's name of the GPU, and the tensor, expert and pipeline parallelism: `tp` x `pp` GPUs.
@@ -232,10 +233,13 @@ def _laid_out(place: ComposedPlacement) -> str:
 
 def _second(model: Model, draft: str | None, drafter: str | None) -> tuple[Model, DecoderHead | None]:
     """Return the model that drafts, and the kind of head that it is."""
+    own = None
     if draft is not None:
         if drafter is not None:
             raise SpecsimError("--draft and --drafter are both given; expected one of them")
-        return _of_one_vocabulary(model, model_of(draft)), None
+        if (found := head_config(draft, model)) is None:
+            return _of_one_vocabulary(model, model_of(draft)), None
+        drafter, own = found
     kind = drafter if drafter is not None else ("mtp" if model.config.get("num_nextn_predict_layers") else "eagle3")
     if kind not in DECODER_HEADS:
         raise SpecsimError(f"--drafter {kind}: is no head; expected one of {', '.join(DECODER_HEADS)}")
@@ -249,7 +253,11 @@ def _second(model: Model, draft: str | None, drafter: str | None) -> tuple[Model
     if model.sparse and kind not in OF_SPARSE:
         raise SpecsimError(f"--drafter {kind}: is not composed on {model.name}; expected one of {', '.join(OF_SPARSE)}")
     head = of_v4(model, head) if model.sparse and kind == "dspark" else head
-    return head_of(model, head), head
+    if own is not None:
+        named = own.config.get("draft_vocab_size")
+        vocabulary = own.whole("draft_vocab_size", own.whole("vocab_size")) if head.wide or named else None
+        head = replace(head, layers=own.whole("num_hidden_layers"), draft_vocab_size=vocabulary)
+    return head_of(model, head, own), head
 
 
 def _of_one_vocabulary(model: Model, second: Model) -> Model:

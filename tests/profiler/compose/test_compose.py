@@ -340,6 +340,21 @@ def test_heads_by_their_own_shape():
     assert (mtp.whole("vocab_size"), eagle.whole("vocab_size")) == (151936, 32000)
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_head_has_the_sizes_of_its_own_configuration(nested, tmp_path):
+    """EAGLE-3 of gpt-oss: NVIDIA's file is flat, with a width of 17,280, speculators' nests its layer's sizes."""
+    layer = {"hidden_size": 2880, "num_hidden_layers": 1, "num_attention_heads": 64, "num_key_value_heads": 8}
+    layer |= {"head_dim": 64, "intermediate_size": 17280, "vocab_size": 201088}
+    named = {"architectures": ["Eagle3DraftModel" if nested else "LlamaForCausalLMEagle3"], "draft_vocab_size": 32000}
+    (tmp_path / "config.json").write_text(
+        json.dumps(named | ({"transformer_layer_config": layer} if nested else layer))
+    )
+    held = 2880 * (2 * (4096 + 2 * 512) + 4096 + 3 * 17280 + 3 * 2880 + 32000)
+    assert mapping_of("gpt-oss-20b", draft=str(tmp_path))["draft"]["weights_bytes"] == 2 * held
+    told = refusal(compose_profile, "Llama-3.1-8B", gpu="h100_sxm", draft=str(tmp_path))
+    assert "a head of hidden_size 2,880, and Llama-3.1-8B has 4,096; expected its head" in told
+
+
 def test_a_configuration_by_path_is_the_shipped_one_and_says_its_precision(tmp_path):
     file = tmp_path / "Llama-3.1-8B" / "config.json"
     file.parent.mkdir()
