@@ -103,10 +103,10 @@ def test_short_runs_that_surely_miss_the_target_leave_the_answer_as_it_is():
 
 
 def test_the_figure_has_the_tables_answer_and_intervals_of_95_percent():
-    six = {rate: 2 * shares for rate, shares in TESTED.items()}
-    (axes,) = (figure := found(line(tested=six), doubtful()).figure()).axes
+    six, one = ({rate: (2 * shares)[:seeds] for rate, shares in TESTED.items()} for seeds in (6, 1))
+    (axes,) = (figure := found(line(tested=six), doubtful(), line("1", one)).figure()).axes
     dotted = [drawn for drawn in axes.get_lines() if drawn.get_linestyle() == ":"]
-    assert [drawn.get_xdata()[0] for drawn in dotted] == pytest.approx([2.17, 2.17], abs=0.005)
+    assert [drawn.get_xdata()[0] for drawn in dotted] == pytest.approx([2.17, 2.17, 2], abs=0.005)
     low, high = np.array(axes.containers[0][2][0].get_segments()[1])[:, 1]
     half = 2.570582 * np.std(six[2.0], ddof=1) / np.sqrt(6)
     assert (low, high, axes.containers[1][2]) == (pytest.approx(93 - 100 * half), pytest.approx(93 + 100 * half), ())
@@ -114,7 +114,7 @@ def test_the_figure_has_the_tables_answer_and_intervals_of_95_percent():
     assert "Dotted: the rate in the table, above which attainment falls below the target." in caption
     (legend,) = figure.legends
     assert legend.get_title().get_text() == "num_speculative_tokens"
-    assert [text.get_text() for text in legend.get_texts()] == ["4", "8"]
+    assert [text.get_text() for text in legend.get_texts()] == ["4", "8", "1"]
 
 
 def test_many_systems_are_ranked_by_their_answers():
