@@ -45,7 +45,7 @@ def row(of, value):
 
 def test_a_system_has_one_number_with_its_interval_and_its_paired_difference_from_the_first():
     later = {1.0: [1.0, 1.0, 0.97], 2.0: [0.99, 0.93, 0.96], 4.0: [0.54, 0.83, 0.75]}
-    each = found(line(), line("8", later, gpus=2))
+    each = found(line(), line("8", later, gpus=2), line("9", {1.0: [1.0] * 3, 4.0: [1.0] * 3}, gpus=4))
     first = np.array([2 + 2 * 0.06 / 0.46, 2, 2 + 2 * 0.03 / 0.23])
     second = 2 + 2 * np.array([0.09 / 0.45, 0.03 / 0.1, 0.06 / 0.21])
     apart = second - first
@@ -56,12 +56,12 @@ def test_a_system_has_one_number_with_its_interval_and_its_paired_difference_fro
     assert Found(ASKED, "noted.in_time", [], Sweep([]), "").title == "highest rate with a mean noted.in_time of 90%"
     assert heads.split() == ["num_speculative_tokens", "rate", "difference", "to", "4", "rate", "per", "GPU"]
     assert units.split() == ["requests/s"] * 3
-    assert rows[0].split() == ["4", *RATE.split(), "-", "2.174"]
+    assert [" ".join(each.split()) for each in rows[:3:2]] == [f"4 {RATE} - 2.174", "9 above 4 - above 1"]
     assert rows[1].split() == ["8", f"{second.mean():.1f}", f"{apart.mean():+.1f}", f"{second.mean() / 2:.4g}"]
-    assert rows[2] == "mean over 3 seeds, too few for an interval, differences paired by seed"
+    assert rows[3] == "mean over 3 seeds, too few for an interval, differences paired by seed"
     told = list(find_table(found(line(tested={rate: 2 * shares for rate, shares in TESTED.items()}))))
     assert [told[4].split(), told[5]] == [["4", *f"{RATE} \u00b1 1.0".split()], MEAN_AND_INTERVAL]
-    assert each.table["difference_rps"].tolist() == pytest.approx([np.nan, apart.mean()], nan_ok=True)
+    assert each.table["difference_rps"].tolist() == pytest.approx([np.nan, apart.mean(), np.nan], nan_ok=True)
     assert each.table["difference_half_width_rps"][1] == pytest.approx(half)
 
 
