@@ -124,6 +124,7 @@ WORDS = {
     "out=DIR": "output out_dir result_dir output_dir output_path output_file result_filename save_result artifact_dir",
     "out=DIR, with a folder below it for each point": "hydra_run_dir hydra_sweep_dir",
     "seed=S": "random_seed",
+    "replicas=N router=least_tokens": "router_jsq router_lor router_least_loaded router_least_requests router_load",
     "replicas=N router=cache_aware": "router_prefix router_prefix_aware router_kv router_kv_aware",
     "replicas=N router=cache_aware router.overlap_weight=X": "kv_overlap_score_weight overlap_score_weight",
     "a file of yours for a group, scheduler=./mine.yaml": (
