@@ -48,7 +48,7 @@ MEASURED = ("flops_per_s", "bytes_per_s", "knee_tokens", "models", "attention_er
 JOINED = "; "
 WRITE_EVERY_S = 2.0
 NAN = float("nan")
-NO_SAMPLES = "holds no latency samples; expected a file of `specsim profile latency`"
+NO_SAMPLES = "holds no latency samples; expected a file of `specsim profile latency` (others: docs/your-profile.md)"
 KINDS = {"target": TARGET_KINDS, "draft": DRAFT_KINDS}
 FACTS = [
     *("target", "draft", "device", "dtype", "attention", "hardware", "driver", "torch", "transformers", "specsim"),
@@ -251,7 +251,7 @@ def read_samples(path: Path) -> tuple[dict[str, Any], list[Sample]]:
     try:
         table = pq.read_table(path, partitioning=None)
     except (OSError, pa.ArrowInvalid) as error:
-        raise SpecsimError(f"{path}: cannot be read as Parquet: {first_line(error)}") from None
+        raise SpecsimError(f"{path}: {NO_SAMPLES}: cannot be read as Parquet: {first_line(error)}") from None
     try:
         facts = json.loads((table.schema.metadata or {})[METADATA])
     except (KeyError, ValueError, RecursionError):

@@ -111,8 +111,8 @@ def _answer(found: Found, line: Line) -> str:
 
 def _per_gpu(found: Found, line: Line) -> str:
     each = found.capacity(line)
-    rate = each.mean if isfinite(each.half_width) else each.keeps
-    return ABSENT if rate is None else f"{rate / line.gpus:.4g}"
+    rate, above = (each.mean, "") if isfinite(each.half_width) else (each.keeps, "above " * (each.misses is None))
+    return ABSENT if rate is None else f"{above}{rate / line.gpus:.4g}"
 
 
 def interval(mean: float, half_width: float, sign: str = "", seeds: int = LEAST_SEEDS) -> str:

@@ -182,6 +182,8 @@ def _keys_of(group: str, chosen: str, key: str = "") -> dict[str, Any]:
         if group == "trace":
             return {**peek_yaml(shipped("conf") / group / TEMPLATE), "path": chosen}
         return _open(group, {"kind": "runs", "path": Path(chosen).name, **dict.fromkeys(("k", "field", "spread"))})
+    if chosen.endswith(".py"):
+        raise SpecsimError(f"{key}={chosen}: a module, which plugins= takes; expected a YAML file that names its class")
     if is_path(chosen):
         own = read_yaml(expanded(chosen, f"{key}="), group=f"{key}=")
         check_typed(own, f"{key}={chosen}")

@@ -46,7 +46,7 @@ WORDS = {
     MODEL: "model model_path model_name served_model_name tokenizer hardware device gpu gpu_type",
     f"{MODEL}; replicas=N for more servers": "gpus num_gpus num_gpu n_gpus",
     COMPOSED.format("tp N, --ep N or --pp N"): (
-        "tp tp_size tensor_parallel_size pp pp_size pipeline_parallel_size "
+        "tp tp_size tensor_parallel_size pp pp_size pipeline_parallel_size num_pipeline_stages "
         "ep ep_size expert_parallel_size enable_expert_parallel moe_expert_parallel_size"
     ),
     COMPOSED.format("kv-cache-dtype TYPE"): "kv_cache_dtype kv_cache_config_dtype",
@@ -65,7 +65,7 @@ WORDS = {
     "replicas=N": "dp dp_size data_parallel_size num_replicas num_workers instances",
     "engine.max_num_batched_tokens=N": (
         "max_num_batched_tokens chunked_prefill_size chunk_size max_prefill_tokens max_num_tokens batched_tokens "
-        "max_batched_tokens token_budget"
+        "max_batched_tokens max_tokens_in_batch token_budget"
     ),
     "engine.pipeline_steps=1, or 0 for none": "async_scheduling enable_overlap_schedule disable_overlap_schedule",
     "engine.graph_most=N": (
@@ -73,7 +73,7 @@ WORDS = {
     ),
     "no such choice: a scheduler decides each pass, as in vLLM V1": "num_scheduler_steps num_continuous_decode_steps",
     "shed.waiting=N": "max_queued_requests max_queue_size",
-    "scheduler.max_num_seqs=N": "max_num_seqs max_running_requests max_batch_size batch_size",
+    "scheduler.max_num_seqs=N": "max_num_seqs max_running_requests max_batch_size batch_size batch_size_cap",
     "scheduler=vllm_spec scheduler.num_speculative_tokens=K, of which 0 is no drafts": (
         "num_speculative_tokens num_spec_tokens num_spec speculative_num_steps speculative_tokens max_draft_len "
         "num_nextn_predict_layers k gamma scheduler_k scheduler_draft_tokens draft_length draft_len num_draft_tokens"
@@ -87,7 +87,7 @@ WORDS = {
     "drafter=NAME (`specsim list drafters`)": (
         "speculative_config speculative_algorithm speculative_model speculative_draft_model_path draft_model method"
     ),
-    "slo.ttft_s=0.2 and slo.classes.chat.tpot_s=0.05, in seconds (docs/slo.md)": (
+    "slo=one slo.ttft_s=0.2 slo.tpot_s=0.05 (s; a request's mean), or slo.classes.chat.tpot_s (docs/slo.md)": (
         "goodput slos ttft tpot ttft_ms tpot_ms itl itl_s itl_ms tbt tbt_s tbt_ms inter_token_latency "
         "ttft_slo tpot_slo ttft_slo_ms tpot_slo_ms slo_ttft slo_tpot slo_ttft_ms slo_tpot_ms"
     ),
@@ -102,11 +102,11 @@ WORDS = {
     "trace=NAME (`specsim list traces`)": "arrival arrival_pattern rate_type",
     LENGTHS.format("prompt"): (
         "input_len input_length max_input_len random_input_len isl isl_mean synthetic_input_tokens_mean "
-        "prompt_tokens prompt_tokens_mean input_tokens input_tokens_mean"
+        "prompt_tokens prompt_tokens_mean input_tokens input_tokens_mean prefill_tokens"
     ),
     LENGTHS.format("output"): (
         "output_len output_length random_output_len sharegpt_output_len osl osl_mean output_tokens_mean output_tokens "
-        "max_new_tokens max_output_tokens"
+        "max_new_tokens max_output_tokens decode_tokens"
     ),
     "trace=poisson trace.prompt_tokens={distribution: lognormal, mean: 512, cv: 0.5}, cv of the mean": (
         "isl_stddev osl_stddev synthetic_input_tokens_stddev output_tokens_stddev prompt_tokens_stddev "
@@ -124,6 +124,7 @@ WORDS = {
     "out=DIR": "output out_dir result_dir output_dir output_path output_file result_filename save_result artifact_dir",
     "out=DIR, with a folder below it for each point": "hydra_run_dir hydra_sweep_dir",
     "seed=S": "random_seed",
+    "replicas=N router=least_tokens": "router_jsq router_lor router_least_loaded router_least_requests router_load",
     "replicas=N router=cache_aware": "router_prefix router_prefix_aware router_kv router_kv_aware",
     "replicas=N router=cache_aware router.overlap_weight=X": "kv_overlap_score_weight overlap_score_weight",
     "a file of yours for a group, scheduler=./mine.yaml": (
@@ -132,7 +133,7 @@ WORDS = {
     "--cfg job": "info",
     "`specsim completion bash`, or zsh or fish": "shell_completion",
 }
-"""Settings that mean the words of vLLM, SGLang, aiperf, GuideLLM and Hydra, as keys, with dashes, or as GROUP_NAME."""
+"""Settings that mean the words of vLLM, SGLang, aiperf, GuideLLM, vidur and Hydra: keys, with dashes, or GROUP_NAME."""
 TRACES = {
     "burstgpt": "BurstGPT_1.csv of github.com/HPMLL/BurstGPT",
     "bailian": "a file of github.com/alibaba-edu/qwen-bailian-usagetraces-anon",
@@ -142,8 +143,6 @@ TRACES = {
 """Public traces that do not ship and are read by path."""
 ALIKE, SHORT = 0.9, 6
 """The least similarity, 0 to 1, of a misspelt word, and the letters up to which a word is never taken for another."""
-
-
 CHOSEN = {
     "find": {
         "rps": "find chooses it; expected --rates LOW..HIGH",
@@ -182,7 +181,7 @@ def chosen_by(verb: str, word: str) -> str:
 
 def _meaning(word: str) -> str:
     above, _, leaf = re.sub("-", "_", word.partition("=")[0]).lower().rpartition(".")
-    below = _known().get(leaf, "")
+    below = _known().get(leaf) or _known().get(leaf.rpartition("_config_")[2], "")
     fits = "_" in leaf or re.search(rf"^\w+=[A-Z](,|$)|\b{above.partition('.')[0]}\b", below)
     return _known().get(_plain(word)) or (below if fits else "")
 

@@ -155,9 +155,9 @@ def ranked(
         left, right = around(min(rates), max([*rates, *highest]), logarithmic=True)
         for row, name in enumerate(names):
             _draw_ranked(axes, row, lines[name], found[name], left)
-        axes.set_xscale("log", base=2)
+        axes.set_xscale("log", base=2 if max(rates) >= 4 * min(rates) else 2**0.25)
         axes.set_xlim(left, right)
-        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_major_formatter("{x:.4g}")
         axes.set_yticks(range(len(names)), [shorten(name, MOST_CHARACTERS) for name in names])
         axes.set_ylim(-0.7, len(names) - 0.3)
         axes.grid(visible=False, axis="y")
@@ -263,11 +263,11 @@ def attained_up_to(
             aside_in = (place - (len(lines) - 1) / 2) * SPREAD_POINTS / 72
             beside = axes.transData + ScaledTranslation(aside_in, 0, figure.dpi_scale_trans)
             _draw(axes, curve, {**look_of(place), "transform": beside}, asked.target)
-        axes.set_xscale("log", base=2)
         # matplotlib's limits leave out points that are drawn with an offset.
         rates = [rate for curve in lines.values() for rate in curve.tested]
+        axes.set_xscale("log", base=2 if max(rates) >= 4 * min(rates) else 2**0.25)
         axes.set_xlim(*around(min(rates), max(rates), logarithmic=True))
-        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_major_formatter("{x:.4g}")
         axes.set_ylim(0, 104)
         axes.set_xlabel("Request rate (requests/s)")
         axes.set_ylabel(label)

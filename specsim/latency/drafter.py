@@ -189,8 +189,8 @@ def _shape_of(profile: Profile, kind: str) -> tuple[ModelShape, int]:
     """Return the target's sizes, and the bytes of its layers that a token is multiplied with; refuse without them."""
     shape, active = profile.target.shape, profile.target.nonembedding_bytes
     if shape is None or active is None:
-        lacking = "nonembedding_bytes" if shape else "num_hidden_layers, hidden_size and vocab_size"
-        _refuse(f"{kind} is composed from the target; {profile.name} states no {lacking}; expected kind heads")
+        sizes = "num_hidden_layers, hidden_size, vocab_size and nonembedding_bytes (docs/your-profile.md)"
+        _refuse(f"{kind} is composed from the target; expected in {profile.name} its {sizes}, or kind: heads")
     return shape, active
 
 

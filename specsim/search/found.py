@@ -375,7 +375,7 @@ class Found:
             found = self.capacity(line)
             counts = {SHORT: line.too_short, OVERLOADED: line.overloaded, FAILED_MARK: line.failed}
             doubts = {rate: kind for kind, count in counts.items() for rate in line.tested if count(rate)}
-            answer = found.mean if isfinite(found.mean) else found.keeps
+            answer = found.mean if isfinite(found.half_width) else found.keeps
             lines[line.values] = AttainmentCurve(line.tested, answer, doubts)
         known = bool(self.sweep) and len(self.capacity(self.lines[0]).by_seed) >= LEAST_SEEDS
         said = (*self.stand_ins, *(self.sweep.seeds_said() if known else ()))

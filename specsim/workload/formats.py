@@ -25,8 +25,6 @@ DELAYS = {"delay_s": 1.0, "delay": 1e-3, "delay_ms": 1e-3}
 """Columns of the time from an answer to the next turn, in seconds: specsim's own, then those of aiperf and Dynamo."""
 OPTIONAL = ("slo_class", *OBJECTIVES, "cached_tokens", SESSIONS[0], "delay_s", "delay_ms")
 Names = tuple[str, ...]
-
-
 STARTS = ("startTimeUnixNano", "start_time_unix_nano")
 INPUT_TOKENS = tuple(
     f"{above}gen_ai.usage.{name}_tokens" for above in ("", "attributes.") for name in ("input", "prompt")
@@ -136,11 +134,7 @@ FORMATS = (
     # LiteLLM's spend logs (startTime), OpenRouter's (created_at, tokens_prompt), answers of the OpenAI API (created,
     # usage), llmperf's records, and what else logs call a request's start, prompt and completion.
     Format(
-        "gateway log",
-        TIMES,
-        (*PROMPTS, *INPUT_TOKENS),
-        (*COMPLETIONS, *OUTPUT_TOKENS),
-        None,
+        *("gateway log", TIMES, (*PROMPTS, *INPUT_TOKENS), (*COMPLETIONS, *OUTPUT_TOKENS), None),
         optional=(*OPTIONAL, *SPAN_SESSIONS),
         logged=True,
     ),
@@ -148,6 +142,8 @@ FORMATS = (
     Format(
         *("inference-perf records", ("start_time",), ("info.input_tokens",), ("info.output_tokens",), "s"), logged=True
     ),
+    # inference-sim/inference-sim (BLIS), sim/workload/tracev2.go: the CSV beside the header of a trace.
+    Format("BLIS", ("arrival_time_us",), ("input_tokens",), ("output_tokens",), "us"),
 )
 WORDS = re.compile("[^ _.]+")
 NOT_MEANT = {PROMPT: ("output", "completion", "response", "decode"), OUTPUT: ("input", "prompt", "context", "prefill")}
@@ -234,7 +230,7 @@ OTHERS = (
     Other(
         "sessions of LLMServingSim, whose requests follow one another",
         frozenset({"sub_requests"}),
-        "expected a row a turn, with session_id, and delay_s where it waits for the answer before (docs/traces.md)",
+        "expected a row a turn: session_id, and delay_s where it waits for the answer before (docs/closed-loops.md)",
     ),
 )
 

@@ -85,6 +85,9 @@ def read_table(table: FileTable, source: TraceSource, how: How) -> Reading:
     """Return the trace of a table; see `read_user_file`."""
     read = choose(table, dict(how.called))
     cells, rows = table.read(list(dict.fromkeys(read.called.values())))
+    needed = {*ROLES, *read.form.also, *dict(how.called)}
+    empty = {role for role, name in read.called.items() if all(map(columns.is_empty, cells[name]))} - needed
+    read = read._replace(called={role: name for role, name in read.called.items() if role not in empty})
     cells = {role: cells[name] for role, name in read.called.items()}
     if not rows.numbers:
         rows.damage.check()

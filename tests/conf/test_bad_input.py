@@ -22,8 +22,8 @@ NEWEST = max((each for each in shipped_names("engine") if "vllm" in each), key=l
 MISSPELT = [
     *(("scheduler=adasrve", "scheduler=adasrve", "'adaserve'"), ("scheduler=EAGLE", "expected drafter=eagle")),
     *((f"scheduler={a}spec", f"expected scheduler={b}") for a, b in (("ada", "specserve"), ("turbo", "smartspec"))),
-    *(("slo=strict", "valid: absolute, adaserve"), ("tpot_slo_ms=20", "slo.classes.chat.tpot_s=0.05, in seconds")),
-    ("slo.classes.coding.tpot_ms=20", "did you mean 'tpot_s', in seconds?"),
+    *(("slo=strict", "valid: absolute, adaserve"), ("tpot_slo_ms=20", "expected slo=one slo.ttft_s=0.2 slo.t")),
+    *(("slo.classes.coding.tpot_ms=20", "did you mean 'tpot_s', in seconds?"), ("x_config_qps=3", "expected rps=R")),
     *(("engine=vllm", f"did you mean '{NEWEST}'"), ("engine.max_batch_size=64", "expected scheduler.max_num_seqs=N")),
     ("mem_fraction_static=0.9", "0.9 of profile.memory_bytes, or as the file says (docs/your-profile.md)"),
     *((f"trace.{word}=5", f"expected {own}") for word, own in (("rate", "rps=R"), ("users", "concurrency=N"))),
@@ -36,7 +36,7 @@ MISSPELT = [
     ("trace=azure_conversation", "did you mean 'azure_conv'?"),
     *((f"{flag}=x", f"expected --{flag} ") for flag in ("keep", "until", "each", "against")),
     *((f"{word}=0.6", "expected acceptance=0.7, or a rate") for word in ("acceptance.rate", "accept_rate")),
-    ("slo.itl_s=1", "expected slo.ttft_s=0.2 and slo.classes.chat.tpot_s=0.05"),
+    ("slo.itl_s=1", "expected slo=one slo.ttft_s=0.2 slo.tpot_s=0.05 (s; a request's mean), or"),
     ("slo.classes.chat.tbt_s=1", "classes.chat.tbt_s: unknown key; valid: acceptance, "),
     *((f"{key}=3", f"expected {own}") for key, own in (("request_rat", "rps=R"), ("max_num_batch_tokens", "engine."))),
     *((f"scheduler={name}", own) for name, own in (("trtllm", "mean 'trtllm_schedule'"), ("speculative", "; valid: "))),
@@ -44,7 +44,7 @@ MISSPELT = [
     *((f"{each}=1", f"{each}: unknown key; valid: acceptance, ") for each in ("speedup", "share", "new")),
     ("scheduler=", "scheduler=", "valid: adaptive_verification, adaserve"),
     *(("schduler=fcfs", "schduler", "'scheduler'"), ("rps.x=1", "rps.x")),
-    ("scheduler=./adaserve.yaml", "no such file", "scheduler=adaserve?"),
+    *(("scheduler=./adaserve.yaml", "no such file", "scheduler=adaserve?"), ("scheduler=./x.py", "plugins= takes")),
     ("trace=azure_code trace.surogate=false", "trace.surogate", "'surrogate'"),
     ("trace=adaserve_fig8 slo.max_token=9", "slo=trace: max_token", "'max_tokens'"),
 ]
@@ -348,7 +348,7 @@ TYPED_VALUES = {"N": "64", "M": "2", "R": "2", "K": "3", "X": "2", "S": "3"}
 def typed(expected):
     """Return the settings in what was expected, with values in the place of capital letters."""
     named = re.findall(
-        r"[a-z][a-z_.]*=(?:[A-Z]\b|\d[\d.]*%?|vllm\w*|pinned_vllm|poisson|gamma|true|lookup|cache_aware|{\d[^}]*})",
+        r"[a-z][a-z_.]*=(?:[A-Z]\b|\d[\d.]*%?|vllm\w*|pinned_vllm|poisson|gamma|one|true|lookup|cache_aware|{\d[^}]*})",
         expected,
     )
     return [f"{key}={TYPED_VALUES.get(value, value)}" for key, value in (each.split("=") for each in named)]

@@ -33,6 +33,7 @@ def iso(seconds):
 READ = {
     "vidur CSV": csv("arrived_at,num_prefill_tokens,num_decode_tokens"),
     "splitwise-sim CSV": csv("arrival_timestamp,batch_size,prompt_size,token_size", lambda t, p, o: (t, 1, p, o)),
+    "BLIS CSV": csv("slo_class,input_tokens,output_tokens,arrival_time_us", lambda t, p, o: ("", p, o, t * 1e6)),
     "LLMServingSim JSON lines": lines(
         lambda t, p, o: {"input_toks": p, "output_toks": o, "arrival_time_ns": round(t * 1e9), "input_tok_ids": [1, 2]}
     ),
@@ -58,21 +59,20 @@ def test_usual_names_are_known(tmp_path, kind):
     (tmp_path / "t").write_text(READ[kind])
     trace, said = read_user_file(tmp_path / "t", SOURCE)
     assert trace.arrival_s == pytest.approx([0, 0.3, 0.9], abs=1e-6)
-    assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([653, 600, 604], [214, 165, 136])
+    assert [trace.slo_class, *trace.prompt_tokens, *trace.output_tokens] == [None, 653, 600, 604, 214, 165, 136]
     assert said.startswith(f"read as {kind}: ")
     assert ("left out 1 of 4 requests (no or 0 tokens: they failed)" in said) is kind.startswith("gateway")
 
 
 def test_any_other_names_are_given(tmp_path):
     file = tmp_path / "t.csv"
-    file.write_text(csv("sent_ms,in,out,who", lambda t, p, o: (round(t * 1000), p, o, "a")))
-    called = {"arrival_s": "sent_ms", "prompt_tokens": "in", "output_tokens": "out", "slo_class": "who"}
-    how = How(called=tuple(called.items()))
+    file.write_text(csv("sent_ms,in,out,of", lambda t, p, o: (round(t * 1000), p, o, "a")))
+    how = How(called=(("arrival_s", "sent_ms"), ("prompt_tokens", "in"), ("output_tokens", "out"), ("slo_class", "of")))
     trace, said = read_user_file(file, SOURCE, how)
     assert (trace.arrival_s, trace.slo_names) == (pytest.approx([0, 0.3, 0.9]), ("a",))
     assert said.startswith("read as specsim CSV: sent_ms, in, out; 3 requests in 0.9 s")
     for lengths, named in (("in,out", how.called[1:]), ("prompt_tokens,output_tokens", ())):
-        nano = csv(f"startTimeUnixNano,{lengths},who", lambda t, p, o: (round((1.764e9 + t) * 1e9), p, o, "a"))
+        nano = csv(f"startTimeUnixNano,{lengths},of", lambda t, p, o: (round((1.764e9 + t) * 1e9), p, o, "a"))
         (tmp_path / "nano.csv").write_text(nano)
         assert read_user_file(tmp_path / "nano.csv", SOURCE, How(called=named)).trace.arrival_s[2] == 0.9
     file.write_text(file.read_text() + "\nx,1,2,a")

@@ -45,7 +45,7 @@ def row(of, value):
 
 def test_a_system_has_one_number_with_its_interval_and_its_paired_difference_from_the_first():
     later = {1.0: [1.0, 1.0, 0.97], 2.0: [0.99, 0.93, 0.96], 4.0: [0.54, 0.83, 0.75]}
-    each = found(line(), line("8", later, gpus=2))
+    each = found(line(), line("8", later, gpus=2), line("9", {1.0: [1.0] * 3, 4.0: [1.0] * 3}, gpus=4))
     first = np.array([2 + 2 * 0.06 / 0.46, 2, 2 + 2 * 0.03 / 0.23])
     second = 2 + 2 * np.array([0.09 / 0.45, 0.03 / 0.1, 0.06 / 0.21])
     apart = second - first
@@ -56,12 +56,12 @@ def test_a_system_has_one_number_with_its_interval_and_its_paired_difference_fro
     assert Found(ASKED, "noted.in_time", [], Sweep([]), "").title == "highest rate with a mean noted.in_time of 90%"
     assert heads.split() == ["num_speculative_tokens", "rate", "difference", "to", "4", "rate", "per", "GPU"]
     assert units.split() == ["requests/s"] * 3
-    assert rows[0].split() == ["4", *RATE.split(), "-", "2.174"]
+    assert [" ".join(each.split()) for each in rows[:3:2]] == [f"4 {RATE} - 2.174", "9 above 4 - above 1"]
     assert rows[1].split() == ["8", f"{second.mean():.1f}", f"{apart.mean():+.1f}", f"{second.mean() / 2:.4g}"]
-    assert rows[2] == "mean over 3 seeds, too few for an interval, differences paired by seed"
+    assert rows[3] == "mean over 3 seeds, too few for an interval, differences paired by seed"
     told = list(find_table(found(line(tested={rate: 2 * shares for rate, shares in TESTED.items()}))))
     assert [told[4].split(), told[5]] == [["4", *f"{RATE} \u00b1 1.0".split()], MEAN_AND_INTERVAL]
-    assert each.table["difference_rps"].tolist() == pytest.approx([np.nan, apart.mean()], nan_ok=True)
+    assert each.table["difference_rps"].tolist() == pytest.approx([np.nan, apart.mean(), np.nan], nan_ok=True)
     assert each.table["difference_half_width_rps"][1] == pytest.approx(half)
 
 
@@ -103,10 +103,10 @@ def test_short_runs_that_surely_miss_the_target_leave_the_answer_as_it_is():
 
 
 def test_the_figure_has_the_tables_answer_and_intervals_of_95_percent():
-    six = {rate: 2 * shares for rate, shares in TESTED.items()}
-    (axes,) = (figure := found(line(tested=six), doubtful()).figure()).axes
+    six, one = ({rate: (2 * shares)[:seeds] for rate, shares in TESTED.items()} for seeds in (6, 1))
+    (axes,) = (figure := found(line(tested=six), doubtful(), line("1", one)).figure()).axes
     dotted = [drawn for drawn in axes.get_lines() if drawn.get_linestyle() == ":"]
-    assert [drawn.get_xdata()[0] for drawn in dotted] == pytest.approx([2.17, 2.17], abs=0.005)
+    assert [drawn.get_xdata()[0] for drawn in dotted] == pytest.approx([2.17, 2.17, 2], abs=0.005)
     low, high = np.array(axes.containers[0][2][0].get_segments()[1])[:, 1]
     half = 2.570582 * np.std(six[2.0], ddof=1) / np.sqrt(6)
     assert (low, high, axes.containers[1][2]) == (pytest.approx(93 - 100 * half), pytest.approx(93 + 100 * half), ())
@@ -114,7 +114,7 @@ def test_the_figure_has_the_tables_answer_and_intervals_of_95_percent():
     assert "Dotted: the rate in the table, above which attainment falls below the target." in caption
     (legend,) = figure.legends
     assert legend.get_title().get_text() == "num_speculative_tokens"
-    assert [text.get_text() for text in legend.get_texts()] == ["4", "8"]
+    assert [text.get_text() for text in legend.get_texts()] == ["4", "8", "1"]
 
 
 def test_many_systems_are_ranked_by_their_answers():
