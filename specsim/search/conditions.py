@@ -83,7 +83,7 @@ def split(first: Configured, objects: Objects) -> Parts:
     start, stop = source.window or (0.0, floor(trace.arrival_s[-1]) + 1.0)
     middle = (start + stop) / 2
     before = trace.arrival_s < (stop - start) / 2
-    early, alone = int(before.sum()), ~trace.waits
+    early, alone = int(before.sum()), trace.before < 0
     kept = max(min(asked, early, len(trace) - early), 1)
     clients = min(kept, int((before & alone).sum()), int((~before & alone).sum()))
     shared = {"requests": str(kept)}
@@ -106,7 +106,7 @@ def split(first: Configured, objects: Objects) -> Parts:
 
 def _halves(trace: Trace, asked: int, objects: Objects) -> Parts:
     """Return both halves of the requests of a trace that has no times to cut it at; a session's turns stay together."""
-    alone = np.flatnonzero(~trace.waits)
+    alone = np.flatnonzero(trace.before < 0)
     middle = int(alone[len(alone) // 2])
     if middle == 0:
         shared = {"requests": str(min(asked, len(trace)))}
