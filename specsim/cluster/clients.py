@@ -57,10 +57,8 @@ class Turns(NamedTuple):
     def begun_by(self) -> Ints:
         """The request, (N,), that begins the turns each is of: itself where it waits for none."""
         first = np.arange(len(self.then))
-        for request in np.flatnonzero(np.isnan(self.delay_s)).tolist():
-            turn = int(self.then[request])
-            while turn >= 0 and not np.isnan(self.delay_s[turn]):
-                first[turn], turn = request, int(self.then[turn])
+        for request in np.flatnonzero(self.then >= 0).tolist():  # A turn stands behind the one before it.
+            first[self.then[request]] = first[request]
         return first
 
 

@@ -296,6 +296,7 @@ def _load(settings: Settings, chosen: Choices, plugins: Plugins, handed: Handed,
     clients_note = window = warmup_note = None
     if settings.concurrency is not None:
         rivals = {"rps": settings.rps, "warmup": settings.warmup}
+        trace = trace.of_clients()
         sessions = len(trace) - int(trace.waits.sum())
         clients_note = closed_loop(settings.concurrency, len(trace), sessions, rivals)
     if settings.warmup is not None:

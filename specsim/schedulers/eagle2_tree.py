@@ -69,8 +69,7 @@ class DynamicTrees(Speculation):
 
     def _best(self, forest: Forest, leaves: Ints) -> Ints:
         """Return the leaves of highest value of each row."""
-        best = likeliest(forest.row[leaves], forest.path_probability[leaves, None], self.speculative_eagle_topk)
-        return leaves[best]
+        return leaves[likeliest(forest.row[leaves], forest.path_probability[leaves, None], self.speculative_eagle_topk)]
 
     def _candidates(self, depth: int) -> int:
         """Return the drafted nodes of a tree of so many levels: k below the root, k below each of k from there on."""

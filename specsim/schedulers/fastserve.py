@@ -9,7 +9,8 @@ the front of the top queue, with what it has spent.
 Deviations:
 - FastServe moves the caches of preempted requests to the host ahead of time. Here they are kept while memory lasts,
   recomputed, or moved between passes (`batch_slots.switching`).
-- The time of the first pass is estimated, not profiled.
+- The time of the first pass, for the tokens that are not cached, is estimated, not profiled.
+- A prompt of more than `prefill_tokens` takes several passes, in which it is first of all.
 - Quanta are counted at the end of a pass, and each request in it is charged the whole pass. Moving a cache is no
   service.
 - The release has queues without number. Here the last of 16 has no quantum; that before it has 164 s.
@@ -75,8 +76,7 @@ class SkipJoin:
         if len(new):
             self._join(view, new)
         self._rescue(ids, view.now_s)
-        keys = self.level[ids], self._place[ids], ids
-        order = ranked(view, ids, keys, self.batch_slots.max_num_seqs)
+        order = ranked(view, ids, (self.level[ids], self._place[ids], ids), self.batch_slots.max_num_seqs)
         return self.batch_slots.sequences(view, order, drafting)
 
     def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted, service_s: float) -> None:
@@ -98,8 +98,7 @@ class SkipJoin:
 
     def _join(self, view: View, ids: Ids) -> None:
         """Put new requests to the end of the first queue whose quantum covers their estimated first pass."""
-        prompts = view.prompt_tokens[ids]
-        first_s = view.cost_model.target.seconds_array(PassShapes.each(0, prompts))
+        first_s = view.cost_model.target.seconds_array(PassShapes.each(view.target_cached[ids], view.pending(ids)))
         self.level[ids] = np.searchsorted(self._quanta_s, first_s, side="left")
         self._place[ids] = self._served_s[ids] = view.arrival_s[ids]
 
@@ -130,9 +129,8 @@ class LeastAttained:
         attained = self.attained_s[ids]
         if self.quantum_s:
             attained = attained // self.quantum_s
-        return self.batch_slots.sequences(
-            view, ranked(view, ids, (attained, view.arrival_s[ids], ids), self.batch_slots.max_num_seqs), drafting
-        )
+        order = ranked(view, ids, (attained, view.arrival_s[ids], ids), self.batch_slots.max_num_seqs)
+        return self.batch_slots.sequences(view, order, drafting)
 
     def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Charge the step's passes to each request that ran in it."""

@@ -16,7 +16,7 @@ Deviations, since the paper does not say:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -48,14 +48,7 @@ class SloLimited(Batching):
         """Return the rows of the prefix, at least one."""
         ids = live(view)
         order = ranked(view, ids, (self.order(view, ids), view.arrival_s[ids], ids), self.batch_slots.max_num_seqs)
-        limit = self.limit(view, order, ids)
-        cut = BatchSlots(
-            limit,
-            self.batch_slots.prefill_tokens,
-            self.batch_slots.prefill,
-            self.batch_slots.watermark,
-            self.batch_slots.switching,
-        )
+        cut = replace(self.batch_slots, max_num_seqs=self.limit(view, order, ids))
         return cut.sequences(view, order, drafting)
 
     def limit(self, view: View, order: Ids, ids: Ids) -> int:

@@ -4,8 +4,9 @@ Paper: SLOs-Serve (Chen et al., arXiv 2504.08784), its scheduler: multi-SLO dyna
 SLO-adaptive speculation, soft admission.
 Idea: requests are of tiers, one a TPOT objective. In a batch of T seconds a request of tier l has to emit T / TPOT_l
 tokens, by a chain as long as it takes to expect so many. Prompts get the rest of the tokens that T has time for, and T
-is where that rest is most a second. A programme over the prompts in the order of their deadlines finds the most
-requests whose prompts all end in time, beside decodes that all keep their objectives. Other requests get leftovers.
+is where that rest is most a second, of lengths that end before an accepted prompt is due. A programme over the prompts
+in the order of their deadlines finds the most requests whose prompts all end in time, beside decodes that all keep
+their objectives. Other requests get leftovers.
 Deviations:
 - Out of scope: the routing of declined requests to other replicas and the stages of one request (tools, thinking).
 - The paper decides with output lengths known. Here an accepted request decodes without end. A request is decided on
@@ -14,7 +15,8 @@ Deviations:
 - Memory is no state of the programme: an accepted request that does not fit waits. Requests that were not accepted
   yield their cache first, then accepted ones, the youngest first. The cache is recomputed.
 - Pass times are the cost model's times `time_margin`: without one many requests end just behind their objectives. The
-  mean context of the moment holds for all of the future, and counts as so many tokens of each decode.
+  mean context of the moment holds for all of the future, and counts as so many tokens of each decode. The programme
+  counts a decode from the deadline of its prompt on, though a prompt that ends sooner decodes sooner.
 - The paper has one acceptance rate a token, measured before; here one a draft position, from all verifications so far.
 - A tier that needs less than a token a batch skips batches (the paper's rule without speculation) and drafts nothing.
   A decode is due if the batch after this one would end behind its next token's deadline. Due decodes are first in a
@@ -80,27 +82,28 @@ def tiers_of(objective_s: Floats) -> tuple[Floats, Ints]:
 
 
 def batches_of(
-    view: View, tpot_s: Floats, emitted: Floats, decodes: int, context: float, most_tokens: int, margin: float
+    view: View, tpot_s: Floats, emitted: Floats, decode: PassShape, most_tokens: int, margin: float, soonest_s: float
 ) -> PlannedBatches:
-    """Return the batches at whose length some tier needs a longer chain, and that of `most_tokens`.
+    """Return the batches at whose length some tier needs a longer chain, that of `soonest_s` and that of `most_tokens`.
 
     Parameters
     ----------
     tpot_s : (L,) objective of each tier, inf for none.
     emitted : (k + 1,) expected tokens of a verification of a chain of 0, 1, ..., k tokens.
-    decodes : requests that decode. context : cached tokens of each, in the mean.
-    margin : factor on the estimated seconds.
+    decode : what a pass of all decodes reads, of one at least.
+    margin : factor on the estimated seconds. soonest_s : seconds until the first prompt is due, inf for none.
     """
-    n, most, target, draft = max(decodes, 1), len(emitted) - 1, view.cost_model.target, view.cost_model.draft
+    n, most, target, draft = decode.requests, len(emitted) - 1, view.cost_model.target, view.cost_model.draft
+    context = decode.context_tokens / n
     sizes = np.unique(np.geomspace(1, most_tokens, SIZES).astype(np.int64))
     shapes = PassShapes(0, sizes, sizes * (context / 2 + 1), np.minimum(sizes, n + 1), n, 0)
-    verify_s, decode = target.seconds_array(shapes), PassShape.decode(n * context, n)
+    verify_s = target.seconds_array(shapes)
     # The first draft pass feeds what the target is fed, if the drafter has a cache.
     first_s = draft.seconds_array(shapes) if draft.cached else draft.seconds(decode)
     later_s = 0.0 if draft.one_pass else draft.seconds(decode)
     step_s = margin * np.array([verify_s, *(verify_s + first_s + k * later_s for k in range(most))])
-    asked_s = np.outer(tpot_s[np.isfinite(tpot_s)], emitted)
-    seconds = np.append(np.minimum(asked_s, step_s[-1, -1]), step_s[0, -1])
+    asked_s = np.append(np.outer(tpot_s, emitted), soonest_s)
+    seconds = np.append(np.minimum(asked_s[np.isfinite(asked_s)], step_s[-1, -1]), step_s[0, -1])
     supply = np.array([np.interp(seconds, np.maximum.accumulate(s), sizes, left=0) for s in step_s])
     rising_s, reading_s = verify_s[-1] - verify_s[0], target.seconds(decode) - target.seconds(PassShape.decode(0, n))
     cached_token = reading_s / (n * context) * (sizes[-1] - sizes[0]) / rising_s if rising_s * context > 0 else 0.0
@@ -198,9 +201,8 @@ class SlosServe:
         """Yield the drafter's passes and one verification."""
         sequences = self._sequences(view, *self._plan(view))
         forest, evicted = Forest.roots(len(sequences.requests)), sequences.evicted
-        max_depth = np.minimum(
-            max_depths(view, sequences.requests, sequences.decoding), self._chain[sequences.requests]
-        )
+        max_depth = max_depths(view, sequences.requests, sequences.decoding)
+        max_depth = np.minimum(max_depth, self._chain[sequences.requests])
         longest = fitting_shape(view, sequences, TreeShape(int(max_depth.max()), 1)).depth
         if longest:
             growing = grow(sequences.requests, sequences.catch_up, np.minimum(max_depth, longest), (1,) * longest)
@@ -218,10 +220,13 @@ class SlosServe:
         tpot_s, tier = tiers_of(objective_s)
         rates = (self._verified[0] + FIRST_ACCEPTANCE) / (self._verified[1] + 1)
         emitted = 1 + np.append(0.0, np.cumsum(np.cumprod(rates)))
-        decodes, kept = decoding(view, ids), self._accepted[ids]
+        decodes, kept, left_s = decoding(view, ids), self._accepted[ids], due_s - view.now_s
+        unread = ~decodes & (left_s > 0)
+        soonest_s = np.min(left_s, initial=np.inf, where=unread & (kept | new))
         counts = np.bincount(tier[kept & decodes], minlength=len(tpot_s))
-        running, context = int(counts.sum()), float((view.target_cached[ids] + view.pending(ids)).mean())
-        batches = batches_of(view, tpot_s, emitted, running, context, self.max_num_batched_tokens, self.time_margin)
+        running, context = max(int(counts.sum()), 1), float((view.target_cached[ids] + view.pending(ids)).mean())
+        decode, limits = PassShape.decode(running * context, running), (self.max_num_batched_tokens, self.time_margin)
+        batches = batches_of(view, tpot_s, emitted, decode, *limits, soonest_s)
         if new.any():
             self._decided[ids[new]] = True
             fresh = new & ~(np.isinf(objective_s) & np.isnan(due_s))
@@ -229,11 +234,14 @@ class SlosServe:
             those = those[np.argsort(due_s[those], kind="stable")]
             # A request whose prompt was read elsewhere has only its decodes to be planned.
             tokens = np.where(decodes, 0, view.pending(ids))[those]
-            within_s = np.clip(np.fmin(due_s[those] - view.now_s, NEVER_S), 0, None)
+            within_s = np.clip(np.fmin(left_s[those], NEVER_S), 0, None)
             taken = accepted_prompts(batches, counts, within_s, tokens, tier[those], fresh[those])
             self._accepted[ids[those[taken]]] = True
             counts = np.bincount(tier[self._accepted[ids] & decodes], minlength=len(tpot_s))
-        best = int(np.argmax(batches.prompt_rate(counts[None])[0]))
+        rate = batches.prompt_rate(counts[None])[0]
+        soonest_s = np.min(left_s, initial=np.inf, where=unread & self._accepted[ids])
+        in_time = (rate > 0) & (batches.seconds <= soonest_s)
+        best = int(np.argmax(np.where(in_time, rate, -np.inf) if in_time.any() else rate))
         depth = batches.depth[:, best]
         self._chain[ids] = depth[tier] * self._accepted[ids]
         supply = batches.supply[(depth * (counts > 0)).max(), best]
@@ -258,8 +266,7 @@ class SlosServe:
         room = tokens - np.cumsum(cost[in_turn])[np.argsort(in_turn)] + cost
         sizes = np.where(decodes, room >= cost, np.clip(room, 0, pending)).astype(np.int64)
         sizes[0] = max(sizes[0], 1)
-        drafting = self.num_speculative_tokens > 0
-        count, evicted = fitting_head(view, order, sizes, decodes, drafting, self.watermark)
+        count, evicted = fitting_head(view, order, sizes, decodes, self.drafts, self.watermark)
         run = np.flatnonzero(sizes[:count])
         return sequences_of(view, head[run], sizes[run], evicted)
 

@@ -7,7 +7,7 @@ with the smallest counter. Lift the counter of a tenant that returns from idling
 Deviations: for arrivals during a pass, counters are lifted after the pass's tokens are charged, in order of arrival;
 the paper's monitor runs beside the execution. Several tokens of one speculation are charged like as many decodes. The
 paper has no preemption. Here a request preempted for memory (the last admitted first) waits in its tenant's queue
-again, and its prompt is charged once.
+again, and its prompt is charged once, whole, whatever of it is cached.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class VirtualCounters:
         sequences = self.batch_slots.sequences(view, np.concatenate((inside, chosen)), drafting)
         if len(chosen) and len(let_in := chosen[among(chosen, sequences.requests)]):
             self._last_out = int(view.slo_class[let_in[-1]])
-            self._charge(view, let_in[~self._charged[let_in]])
+            for request in let_in[~self._charged[let_in]].tolist():
+                self.served[int(view.slo_class[request])] += self.input_weight * int(view.prompt_tokens[request])
             self._charged[let_in] = True
         return sequences
 
@@ -105,7 +106,3 @@ class VirtualCounters:
             if not queues[tenant]:
                 del queues[tenant]
         return np.array(chosen, dtype=np.int64)
-
-    def _charge(self, view: View, ids: Ids) -> None:
-        for tenant, prompt in zip(view.slo_class[ids].tolist(), view.prompt_tokens[ids].tolist(), strict=True):
-            self.served[tenant] += self.input_weight * prompt

@@ -14,6 +14,7 @@ from specsim.config.groups import Choice
 from specsim.config.points import Point
 from specsim.config.schema import Settings
 from specsim.config.values import python_value
+from specsim.core.request import Bools
 from specsim.latency.model import Profile
 from specsim.runs.objects import Objects
 from specsim.runs.prepare import Experiment, recipe
@@ -83,9 +84,9 @@ def split(first: Configured, objects: Objects) -> Parts:
     start, stop = source.window or (0.0, floor(trace.arrival_s[-1]) + 1.0)
     middle = (start + stop) / 2
     before = trace.arrival_s < (stop - start) / 2
-    early, alone = int(before.sum()), ~trace.waits
+    early = int(before.sum())
     kept = max(min(asked, early, len(trace) - early), 1)
-    clients = min(kept, int((before & alone).sum()), int((~before & alone).sum()))
+    clients = min(kept, _sessions(trace, before), _sessions(trace, ~before))
     shared = {"requests": str(kept)}
     block_s = source.block_s or min(BLOCK_S, (middle - start) / BLOCKS)
 
@@ -116,8 +117,14 @@ def _halves(trace: Trace, asked: int, objects: Objects) -> Parts:
     kept = min(asked, middle, len(trace) - middle)
     tuning, judging = objects.taken("trace", [trace.head(middle), trace.tail(len(trace) - middle)], {})
     said = f"requests 1 to {middle:,} of the trace tune, {middle + 1:,} to {len(trace):,} judge; runs have {kept:,}"
-    clients = min(kept, len(alone) // 2)
+    tunes = np.arange(len(trace)) < middle
+    clients = min(kept, _sessions(trace, tunes), _sessions(trace, ~tunes))
     return Parts({"requests": str(kept), "trace": tuning}, {"requests": str(kept), "trace": judging}, clients, (said,))
+
+
+def _sessions(trace: Trace, rows: Bools) -> int:
+    """Return how many sessions these rows (N,) are of; a request that is no turn is a session."""
+    return int(rows.sum()) if trace.session is None or trace.delay_s is None else len(np.unique(trace.session[rows]))
 
 
 def rate_of(settings: Settings, experiment: Experiment) -> float | None:

@@ -187,6 +187,14 @@ class Trace:
         session = None if self.session is None else block * (self.session.max() + 1) + taken.session
         return replace(taken, prefixes=None, session=session, drawn_row=self.row[rows])
 
+    def of_clients(self) -> Trace:
+        """Return the trace for clients that wait: a stamped turn follows the answer before it, too, without a delay."""
+        if self.delay_s is None:
+            return self
+        stamped = (self.before >= 0) & ~self.waits
+        said = "clients send a stamped turn when the one before it is answered" if stamped.any() else None
+        return replace(self, delay_s=np.where(stamped, 0.0, self.delay_s)).noted(said)
+
     def noted(self, note: str | None) -> Trace:
         """Return the trace with a note for the user before the reader's."""
         notes = [part for part in (note, self.source.note) if part]

@@ -104,8 +104,7 @@ def test_what_comes_too_late_has_not_come() -> None:
 def test_a_full_queue_refuses() -> None:
     """One slot: the second request waits, the third meets it."""
     told = requests([0.0, 0.15, 0.16], [1] * 3, [5] * 3)
-    one = factory_of("continuous", max_num_seqs=1)
-    plain = simulation(told, [5] * 3, one, truth=hardware(0.0, 0.0, 0.1))
+    plain = simulation(told, [5] * 3, factory_of("continuous", max_num_seqs=1), truth=hardware(0.0, 0.0, 0.1))
     assert run(replace(plain, admission_control=AdmissionControl(1))).rejected == {2: "shed_waiting"}
     assert run(replace(plain, admission_control=AdmissionControl(2))).rejected == {}
 

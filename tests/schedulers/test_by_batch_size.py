@@ -44,8 +44,7 @@ def test_a_key_is_the_last_batch_size_of_its_length_and_a_limit_is_a_table_of_on
 @pytest.mark.parametrize(("least", "accepted", "ends"), [(0.3, (4, 1, 1), True), (0.125, (0, 1), False)])
 def test_speculation_ends_where_the_mean_rate_is_too_low(least, accepted, ends):
     """Of 4 drafts 4, 1 and 1 are right: means of two are 5/8, 2/8, and below 0.3. 0 and 1 are at 0.125, not below."""
-    part = schedule(window=2, least=least)
-    hand = play(part, Linear(0.0, 0.0, 1.0))
+    hand = play(part := schedule(window=2, least=least), Linear(0.0, 0.0, 1.0))
     for right in accepted:
         assert part.drafts
         assert verified(hand, 0.9) == [4]

@@ -132,8 +132,7 @@ def test_each_arm_is_pulled_once_then_the_highest_bound(pulls, means, exploratio
 
 def test_a_step_is_worth_its_tokens_over_its_time_in_plain_steps():
     """Every pass takes 10 ms, a plain step is believed to take 15: one token in 10 ms, 3 (of 2 right) in 3 x 10 ms."""
-    part = UcbLengths([0, 2], 0.1, 0.0)
-    hand = play(part, Linear(0.0, 0.0, 0.015))
+    hand = play(part := UcbLengths([0, 2], 0.1, 0.0), Linear(0.0, 0.0, 0.015))
     assert verified(hand, 0.9) == [0]
     hand.emit([1])
     assert verified(hand, 0.9) == [2]
@@ -142,8 +141,7 @@ def test_a_step_is_worth_its_tokens_over_its_time_in_plain_steps():
     assert verified(hand, 0.9) == [0], "the first of equals"
     hand.emit([1])
     assert part.pulls.tolist() == [2, 1]
-    part = UcbLengths([0, 2], 0.1, 0.0)
-    hand = play(part, Linear(0.0, 0.0, 1.0))
+    hand = play(part := UcbLengths([0, 2], 0.1, 0.0), Linear(0.0, 0.0, 1.0))
     verified(hand, 0.9)
     hand.emit([1])
     assert part.means.tolist() == [3.0, 0.0], "no step is worth more than an arm can bring"
@@ -215,8 +213,7 @@ def test_the_mean_length_caps_the_calibrated_alone():
 
 def test_a_request_doubles_until_it_has_thirty_judged_tokens():
     """2 + 4 + 8 + 10 + 10 tokens are all right: 10 accepted, times 1 + mean / max = 2, bounded by 10."""
-    part = DivergenceLengths(10, 2, True)
-    hand = play(part, Linear(0.0, 0.0, 1.0), most=200)
+    hand = play(part := DivergenceLengths(10, 2, True), Linear(0.0, 0.0, 1.0), most=200)
     for length in (2, 4, 8, 10, 10):
         assert verified(hand, 0.9) == [length]
         assert part._longest[0] == 0
@@ -228,8 +225,7 @@ def test_a_request_doubles_until_it_has_thirty_judged_tokens():
 
 def test_calibration_is_the_most_accepted_and_how_even_divergence_was():
     """Two of 3 right each time at 0.5: every divergence is log 2, so 2 x (1 + 1) = 4."""
-    part = DivergenceLengths(10, 3, True)
-    hand = play(part, Linear(0.0, 0.0, 1.0), most=200)
+    hand = play(part := DivergenceLengths(10, 3, True), Linear(0.0, 0.0, 1.0), most=200)
     for _ in range(10):
         assert verified(hand, 0.5) == [3]
         hand.emit([3], [2])

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from specsim.pass_shape import PassShape
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.parts.queues import BatchSlots
 from specsim.schedulers.priority import TightestFirst
@@ -85,8 +86,8 @@ def test_batches_are_as_long_as_chains_allow():
     """
     _, view = ledger_and_view(requests([0.0], [5], [40]))
     view.cost_model = Hardware(Linear(0.0, 1e-3, 0.01), Linear(0.0, 0.0, 0.005))
-    tiers, emitted = np.array([0.03, 0.06]), np.array([1, 1.5, 1.75])
-    found = batches_of(view, tiers, emitted, 6, 100.0, 128, 1.0)
+    known = view, np.array([0.03, 0.06]), np.array([1, 1.5, 1.75]), PassShape.decode(600, 6), 128
+    found = batches_of(*known, 1.0, np.inf)
     assert found.seconds == pytest.approx([0.03, 0.045, 0.0525, 0.06, 0.09, 0.105, 0.138])
     assert found.depth[:, :4].tolist() == [[0, 1, 2, 2], [0, 0, 0, 0]]
     assert found.demand[:, :3] == pytest.approx(np.array([[1, 2, 3], [0.5, 0.75, 0.875]]))
@@ -97,10 +98,11 @@ def test_batches_are_as_long_as_chains_allow():
     rate = found.prompt_rate(np.array([[4, 2]]))[0, :4]
     assert rate[:3] == pytest.approx([500, 455.6, 357.1], rel=0.01)
     assert rate[3] < 0
-    assert batches_of(view, tiers, emitted, 6, 100.0, 128, 2.0).supply[0, 0] == pytest.approx(5, abs=0.1)
+    assert batches_of(*known, 2.0, np.inf).supply[0, 0] == pytest.approx(5, abs=0.1)
+    assert batches_of(*known, 1.0, 0.05).seconds[6:] == pytest.approx([0.05, 0.138]), "a prompt is due in 50 ms"
     # 10 us a cached token: its hundred take as long as one token more, of every batch that the decode is in.
     view.cost_model = Hardware(Linear(1e-5, 1e-3, 0.01), Linear(0.0, 0.0, 0.005))
-    reading = batches_of(view, tiers, emitted, 6, 100.0, 128, 1.0)
+    reading = batches_of(*known, 1.0, np.inf)
     assert reading.cached_token == pytest.approx(0.01)
     assert reading.demand[:, :3] == pytest.approx(np.array([[2, 3, 4], [1, 1.5, 1.75]]))
 
@@ -139,8 +141,7 @@ def fits(choice: tuple[bool, ...], due: Any, tokens: Any, tier: Any) -> bool:
     """Return whether the chosen prompts end in time at 100 tokens/s, less 30 for each decode of the first tier."""
     left, now, rate = 0.0, 0.0, 100.0
     for each, chosen in enumerate(choice):
-        left, now = left + rate * (due[each] - now), due[each]
-        left -= chosen * tokens[each]
+        left, now = left + rate * (due[each] - now) - chosen * tokens[each], due[each]
         rate -= 30.0 * (chosen and tier[each] == 0)
         if left < 0 or rate < 0:
             return False
@@ -160,3 +161,11 @@ def test_an_accepted_request_drafts_as_its_objective_asks_and_another_takes_what
     hand.emit([1, 1])
     assert scheduler.noted(2)["accepted"].tolist() == [1, 0]
     assert dict(zip(verified(hand, 0.9), hand.work.requests.tolist(), strict=True)) == {2: 0, 0: 1}
+
+
+def test_a_batch_ends_before_an_accepted_prompt_is_due():
+    """10 ms and 1 ms a token: a batch of 4,106 ms has the most tokens a second, one of 1 s, 990, ends in time."""
+    told = requests([0.0, 0.0], [300, 2000], [1, 1], [CHAT, FREE])
+    hand = Hand(SlosServe(8, 4096, watermark=0.0, num_speculative_tokens=0, time_margin=1.0), told)
+    hand.view.cost_model = Hardware(Linear(0.0, 1e-3, 0.01), Linear(0.0, 0.0, 0.002))
+    assert hand.begin().scheduled_tokens == pytest.approx([300, 690], abs=1)

@@ -22,11 +22,11 @@ from tests.unit.hand import Hand
 ONE = BatchSlots(1, 512, "mixed", 0.0, "keep")
 
 
-def joined(prompts: list[int], starvation_s: float = 100.0) -> tuple[SkipJoin, Hand]:
-    """Return queues of 12, 24, 48 ms and no limit, and requests that have all arrived; n prompt tokens take n ms."""
+def joined(prompts: list[int], starvation_s: float = 100.0, cached: Any = None) -> tuple[SkipJoin, Hand]:
+    """Return queues of 12, 24, 48 ms and no limit, and requests that have all arrived; n tokens to read take n ms."""
     part = SkipJoin(ONE, 4, 0.012, 2.0, starvation_s)
     count = len(prompts)
-    hand = Hand(Composed(part, FixedChains(0)), requests([0.0] * count, prompts, [30] * count, [2] * count))
+    hand = Hand(Composed(part, FixedChains(0)), requests([0.0] * count, prompts, [30] * count, [2] * count, cached))
     hand.view.cost_model = Hardware(Linear(0.0, 0.001, 0.0), Linear(0.0, 0.0, 0.001))
     return part, hand
 
@@ -37,9 +37,9 @@ def ran(hand: Hand, times: int) -> list[int]:
 
 
 def test_a_long_prompt_skips_the_queues_whose_quantum_is_too_short() -> None:
-    part, hand = joined([12, 13, 24, 40, 49, 500])
+    part, hand = joined([12, 13, 24, 40, 49, 500, 500], cached=[0] * 6 + [480])
     work = hand.begin()
-    assert part.level.tolist() == [0, 1, 1, 2, 3, 3]
+    assert part.level.tolist() == [0, 1, 1, 2, 3, 3, 1], "of the last 20 tokens are to be read"
     part.on_verified(hand.view, work, None, None, 0.012)  # type: ignore[arg-type]
     assert part.level[0] == 0, "just used up"
 

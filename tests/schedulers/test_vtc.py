@@ -34,28 +34,24 @@ def test_the_smallest_counter_is_let_in_and_charged():
     assert (ran, counters) == ([[0], [3], [1], [2]], [(6, 0), (6, 12), (12, 12), (18, 12)])
 
 
-def test_who_comes_back_to_an_empty_line_is_lifted_to_the_last_one_out():
-    part, hand = hand_of([4, 4, 4], [A, B, A])
-    hand.ledger.queues.strike(2)
-    for _ in range(2):
+@pytest.mark.parametrize(
+    ("kinds", "steps", "counters", "found"),
+    [
+        ([A, B, A], 2, {A: 6.0, B: 50.0}, {A: 50.0 + 4, B: 50.0}),
+        ([A, A, B, B, 2], 1, {A: 50.0, B: 10.0}, {A: 50.0, B: 10.0 + 4, 2: 10.0}),
+    ],
+    ids=["to the last one out where none waits", "else to the smallest counter in line"],
+)
+def test_a_tenant_that_arrives_is_lifted(kinds, steps, counters, found):
+    part, hand = hand_of([4] * len(kinds), kinds)
+    hand.ledger.queues.strike(len(kinds) - 1)
+    for _ in range(steps):
         hand.begin()
         hand.emit([1], ends=[0])
-    part.served.update({A: 6.0, B: 50.0})
-    hand.ledger.queues.enter(2, 0.0)
+    part.served.update(counters)
+    hand.ledger.queues.enter(len(kinds) - 1, 0.0)
     hand.begin()
-    assert part.served == {A: 50.0 + 4, B: 50.0}
-
-
-def test_a_tenant_that_arrives_is_lifted_to_the_smallest_counter_in_line():
-    newcomer = 2
-    part, hand = hand_of([4] * 5, [A, A, B, B, newcomer])
-    hand.ledger.queues.strike(4)
-    hand.begin()
-    hand.emit([1], ends=[0])
-    part.served.update({A: 50.0, B: 10.0})
-    hand.ledger.queues.enter(4, 0.0)
-    hand.begin()
-    assert part.served[newcomer] == 10.0
+    assert part.served == found
 
 
 @pytest.mark.parametrize("slots", [1, 4, 16])

@@ -104,13 +104,14 @@ def test_a_turn_waits_behind_what_arrived_before_it_and_yields_its_cache_to_it(n
 
 
 def test_a_client_plays_a_session_and_then_the_next():
-    turns = frame(timestamp=[None] * 4)
-    done = simulate("continuous", turns, concurrency=1, out=None).requests
-    end_s = done["finish_s"].to_numpy()
-    assert done["prompt_tokens"].tolist() == [300, 420, 200, 330]
-    assert done["arrival_s"].tolist() == [0.0, end_s[0] + 1.5, end_s[1], end_s[2] + 0.8]
-    said = "concurrency: 3 is not a whole number between 1 and 2, the sessions"
-    assert said in refusal(simulate, "continuous", turns, concurrency=3, out=None)
+    stamped, asked = frame(timestamp=[0, 700, 1500, 9000], delay=None), {"trace__turns": "whole", "out": None}
+    for turns, delay_s in (frame(timestamp=[None] * 4), (1.5, 0.8)), (stamped, (0, 0)):
+        done = simulate("continuous", turns, concurrency=1, **asked).requests.sort_values("arrival_s")
+        end_s = done["finish_s"].to_numpy()
+        assert done["prompt_tokens"].tolist() == [300, 420, 200, 330]
+        assert done["arrival_s"].tolist() == [0.0, end_s[0] + delay_s[0], end_s[1], end_s[2] + delay_s[1]]
+        said = "concurrency: 3 is not a whole number between 1 and 2, the sessions"
+        assert said in refusal(simulate, "continuous", turns, concurrency=3, **asked)
 
 
 def test_sessions_begin_so_often_that_all_their_turns_come_at_the_rate():
