@@ -147,7 +147,7 @@ def shown(here, started, capsys):
 
 @pytest.mark.parametrize("flags", [["-c", "job"], ["--cfg=job", "--resolve"]])
 def test_the_settings_that_are_shown_are_what_the_runs_own_file_holds(shown, tmp_path, flags):
-    words = [*SETTINGS, "rps='3'", "slo.classes.coding.tpot_s=3e-2", "seed=${requests}"]
+    words = [*SETTINGS, "rps='3'", "slo.classes.coding.tpot_s=3e-2", "seed=4"]
     text = shown(*flags, *words, f"out={tmp_path / 'run'}")
     assert main(["run", *words, f"out={tmp_path / 'run'}"]) == 0
     assert re.sub("  # .*", "", text) == (tmp_path / "run" / "config.yaml").read_text()
