@@ -241,9 +241,9 @@ def _ordered(value: Any, *above: str) -> Any:
     return {key: _ordered(value[key], *above, key) for key in keys}
 
 
-def config_text(value: Any, *above: str) -> str:
-    """Return a run's settings, or those below the keys `above`, as the text of ``config.yaml``."""
-    return yaml_text(_ordered(value, *above), sort_keys=False)
+def config_text(value: Any) -> str:
+    """Return a run's settings as the text of ``config.yaml``."""
+    return yaml_text(_ordered(value), sort_keys=False)
 
 
 def yaml_text(value: Any, *, sort_keys: bool = True) -> str:
