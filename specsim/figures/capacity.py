@@ -1,4 +1,4 @@
-"""Attainment over rate, and winners."""
+"""Attainment over rate."""
 
 from __future__ import annotations
 
@@ -6,112 +6,29 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from matplotlib.patches import Patch, Rectangle
 
 from specsim.figures.style import (
     FAILED_MARK,
-    GLYPHS,
     GREY,
     HALF,
     HOLLOW,
     LEGEND_LINE_IN,
     WIDE_IN,
     caption_below,
-    colours,
     legend_columns,
     mark,
     new_figure,
     style,
-    table_said,
 )
-from specsim.figures.sweep import along_said, around, aside, is_share, legend_of, look_of, named, shifts_of, told
+from specsim.figures.sweep import around, aside, legend_of, look_of, shifts_of
 from specsim.metrics.capacity import LEAST_SEEDS, mean_interval
-from specsim.metrics.seeds import KEPT_UP, OVERLOADED, SHORT, worst
-from specsim.metrics.sweep_table import (
-    SEED,
-    differing,
-    following,
-    rows_with,
-    values_of,
-    with_none,
-    without_failures,
-    word,
-)
+from specsim.metrics.seeds import KEPT_UP, OVERLOADED, SHORT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from pandas import DataFrame
 
     from specsim.metrics.capacity import Asked, Tested
-
-
-CELL_IN, AROUND_WINNERS_IN = 0.42, 1.12
-UNDECIDED: Any = {"facecolor": "white", "hatch": "////"}
-TIE = "#cccccc"
-
-
-def winner_map(found: DataFrame, table: DataFrame, measure: str, x: str, y: str, panel: str | None, of: str) -> Figure:
-    """Return a cell for each `x` and `y`: the winner's colour and mean, and its lead over the second.
-
-    A cell is hatched where the paired seeds do not decide between the two, and grey where several are best. The mark
-    behind a mean is that of the winner's and the second's load, as in `specsim.figures.sweep.curves`.
-
-    Parameters
-    ----------
-    found : rows of `specsim.metrics.seeds.winners` of `of`, by `x`, `y` and `panel`.
-    table : rows of the `Sweep.table` that they are of; the caption counts its failed runs.
-    """
-    columns, rows = values_of(found, x), values_of(found, y)[::-1]
-    parts = [None] if panel is None else values_of(found, panel)
-    ahead = found[found["tied"] <= 1]
-    names = values_of(ahead, "winner")
-    colour = colours(names)
-    with style():
-        figure = new_figure(AROUND_WINNERS_IN + CELL_IN * len(rows), WIDE_IN)
-        grid = figure.subplots(1, len(parts), sharey=True, squeeze=False).ravel()
-        for axes, part in zip(grid, parts, strict=True):
-            here: Any = found if panel is None else rows_with(found, panel, part)
-            for cell in here.assign(**with_none(here, [x, y, "winner"])).to_dict("records"):
-                _cell(axes, columns.index(cell[x]), rows.index(cell[y]), cell, colour, share=is_share(measure))
-            axes.set_title("" if panel is None else told(panel, part))
-            axes.set_xticks(range(len(columns)), [*map(word, columns)])
-            axes.set_yticks(range(len(rows)), [*map(word, rows)])
-            axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
-            axes.tick_params(length=0)
-            axes.grid(visible=False)
-            axes.set_xlabel(named(x))
-        grid[0].set_ylabel(named(y))
-        handles = [Patch(facecolor=colour[name], label=told(of, name)) for name in names]
-        if len(ahead) < len(found):
-            handles.append(Patch(facecolor=TIE, label="tie: several are best"))
-        if not ahead["decided"].all():
-            handles.append(Patch(edgecolor=GREY, linewidth=0.5, label="undecided by the seeds", **UNDECIDED))
-        figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), handlelength=1.4)
-        measured, axes_are = without_failures(table), (x, y) if panel is None else (x, y, panel)
-        seeds, left = measured[SEED].nunique(), set(differing(measured)) - {of, *axes_are}
-        along = {key: sorted(left.intersection(following(measured, [key]))) for key in axes_are}
-        along[of] = sorted(left.difference(*along.values()))
-        over = "of one seed" if seeds == 1 else f"mean over {seeds} seeds"
-        said = f"In a cell: {named(measure)} of the best, {over}, and its lead over the second."
-        caption_below(figure, [said, *along_said(along), *table_said(table, of, *axes_are)])
-        return figure
-
-
-def _cell(axes: Axes, column: int, row: int, cell: dict[str, Any], colour: dict[str, str], *, share: bool) -> None:
-    if cell["tied"] > 1:
-        look: Any = {"facecolor": TIE, "edgecolor": "white"}
-    elif cell["decided"]:
-        look = {"facecolor": colour[cell["winner"]], "edgecolor": "white"}
-    else:
-        look = {**UNDECIDED, "edgecolor": colour[cell["winner"]]}
-    axes.add_patch(Rectangle((column - 0.47, row - 0.46), 0.94, 0.92, linewidth=0.6, **look))
-    scale = 100 if share else 1
-    glyph = GLYPHS[worst((cell["winner_load"], cell["second_load"]))]
-    lead = f"+{scale * cell['lead']:.1f}" if cell["tied"] <= 1 else "tie"
-    said = f"{scale * cell['mean']:.0f} {glyph}".rstrip() + f"\n{lead}"
-    box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.9}
-    axes.text(column, row, said, ha="center", va="center", fontsize=7, bbox=box)
 
 
 HIGH_IN = 2.85
