@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
+
+import yaml
 
 from specsim.errors import say
 from specsim.files.staging import in_one_step
+from specsim.files.yaml_file import TAG
 
 INLINE_WIDTH = 170
 """Characters of a line of YAML before it is broken."""
@@ -68,54 +69,35 @@ def write(path: Path, text: str) -> None:
 
 def yaml_text(mapping: Mapping[str, Any], heading: str) -> str:
     """Return a mapping as YAML under a comment: in its order, six significant digits, one line per small mapping."""
-    lines = [f"# {heading}"]
-    for key, value in mapping.items():
-        lines += _block(key, value, 0)
-    return "\n".join(lines) + "\n"
+    text = yaml.dump(mapping, Dumper=_Writer, sort_keys=False, allow_unicode=True, width=INLINE_WIDTH)
+    return f"# {heading}\n{text}"
 
 
-def _block(key: str, value: object, depth: int) -> list[str]:
-    pad = "  " * depth
-    line = f"{pad}{key}: {_inline(value)}"
-    simple = not isinstance(value, Mapping | list) or _is_flat(value)
-    if simple and len(line) <= INLINE_WIDTH:
-        return [line]
-    if isinstance(value, Mapping):
-        return [f"{pad}{key}:"] + [each for k, v in value.items() for each in _block(k, v, depth + 1)]
-    if isinstance(value, list) and _is_flat(value):
-        return wrap(line, INLINE_WIDTH, subsequent_indent=f"{pad}  ", break_long_words=False)
-    if isinstance(value, list):
-        return [f"{pad}{key}:"] + [each for item in value for each in _item(item, depth + 1)]
-    return [line]
+class _Writer(yaml.SafeDumper):
+    """Writes numbers in line, and mappings and lists of other values as blocks."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write out what stands in several places."""
+        return True
 
 
-def _is_flat(value: object) -> bool:
-    """Return whether a mapping or list has neither nested values nor long text."""
-    items = list(value.values()) if isinstance(value, Mapping) else value
-    return isinstance(items, list) and all(isinstance(each, int | float) or each is None for each in items)
+def _is_flat(values: Iterable[object]) -> bool:
+    """Return whether values are neither nested nor text."""
+    return all(isinstance(each, int | float) or each is None for each in values)
 
 
-def _item(item: object, depth: int) -> list[str]:
-    pad = "  " * depth
-    if not isinstance(item, Mapping):
-        return [f"{pad}- {_inline(item)}"]
-    lines = [line for key, value in item.items() for line in _block(key, value, depth + 1)]
-    return [f"{pad}- {lines[0].strip()}", *lines[1:]]
+def _mapping(writer: _Writer, value: dict[str, Any]) -> yaml.Node:
+    return writer.represent_mapping(f"{TAG}map", value.items(), flow_style=_is_flat(value.values()))
 
 
-def _inline(value: object) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_inline(each)}" for key, each in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(_inline(each) for each in value) + "]"
-    if isinstance(value, float):
-        return _number(value)
-    return json.dumps(value, ensure_ascii=False)
+def _list(writer: _Writer, value: list[Any]) -> yaml.Node:
+    return writer.represent_sequence(f"{TAG}seq", value, flow_style=_is_flat(value))
 
 
-def _number(value: float) -> str:
-    """Return six significant digits, written so that every YAML reader reads a number."""
-    text = f"{value:.6g}"
-    mantissa, _, exponent = text.partition("e")
-    mantissa = mantissa if "." in mantissa else f"{mantissa}.0"
-    return f"{mantissa}e{exponent}" if exponent else mantissa
+def _number(writer: _Writer, value: float) -> yaml.Node:
+    return writer.represent_float(float(f"{value:.6g}"))
+
+
+_Writer.add_representer(dict, _mapping)
+_Writer.add_representer(list, _list)
+_Writer.add_representer(float, _number)

@@ -176,9 +176,7 @@ def _add_run(commands: Any) -> None:
     simulate.add_argument(
         "--against", metavar="NAMES", help="schedulers whose attainment is shown, too: vllm,vllm_spec"
     )
-    simulate.add_argument("-c", "--cfg", metavar="job", help="show the settings of the run, resolved, and run nothing")
-    simulate.add_argument("-p", "--package", metavar="KEY", help="with --cfg: only this part, as in slo.classes")
-    simulate.add_argument("--resolve", action="store_true", help="accepted beside --cfg, which always resolves")
+    simulate.add_argument("-c", "--cfg", metavar="job", help="show the settings of the run, and run nothing")
     simulate.add_argument("--debug", action="store_true", help="show the traceback of an error, your own lines in it")
     simulate.add_argument("settings", nargs="*", metavar="KEY=VALUE")
 

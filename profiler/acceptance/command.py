@@ -32,7 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--drafter", metavar="KIND", default="separate", help=f"{', '.join(DRAFTERS)} (default: %(default)s)")
     skipped = "layers the drafter leaves out, from 0 (--drafter skip)"
     add("--skip-layers", metavar="I,J,...", type=wholes, default=(), help=skipped)
-    add("--find-layers", metavar="N", type=int, default=0, help="record nothing: search N layers that skip well")
     ngrams = "tokens of a match (default: %(default)s)"
     add("--lookup-ngrams", metavar="MIN:MAX", type=_ngrams, default="1:32", dest="lookup", help=ngrams)
     files = 'JSON lines: {"category", "prompt"}, or a benchmark'
@@ -69,14 +68,11 @@ def run(arguments: argparse.Namespace) -> int:
     out: Path = arguments.out
     if out.suffix != ".parquet":
         raise SpecsimError(f"--out {str(out)!r}: expected the name of a .parquet file")
-    only_read = not arguments.target and not arguments.prompts and out.exists() and not arguments.find_layers
+    only_read = not arguments.target and not arguments.prompts and out.exists()
     if not only_read and (not arguments.target or not arguments.prompts):
         raise SpecsimError("specsim profile acceptance needs --target and --prompts")
     if arguments.limit < 0 or arguments.batch < 1:
         raise SpecsimError(f"--limit {arguments.limit}, --batch {arguments.batch}: expected at least 0 and 1")
-    if arguments.find_layers:
-        say(*_best_layers(arguments))
-        return 0
     with keeping(out, parts_folder(out)):
         told = analyse(read_acceptance_trace(out) if only_read else acceptance_trace(arguments), out)
     say(*markdown(told).partition("\n\n")[0].split("\n"))
@@ -133,22 +129,6 @@ def _record(
     }
     write_acceptance_trace(arguments.out, assemble(rows, about, lookup=settings.drafter == "lookup"))
     parts.remove()
-
-
-def _best_layers(arguments: argparse.Namespace) -> list[str]:
-    """Return the best layers to skip, found on the last prompts of each category, which a recording may leave out."""
-    require_extra()
-    from profiler.acceptance.pair import LayerSearch, encoder, stop_ids, tasks
-    from profiler.acceptance.prompts import read_prompts
-    from profiler.models.loading import load_model, load_tokenizer
-
-    prompts = read_prompts(arguments.prompts, arguments.categories)
-    tokenizer = load_tokenizer(arguments.target)
-    model = load_model(arguments.target, device=arguments.device, dtype=arguments.dtype)
-    work = tasks(reversed(prompts), encoder(tokenizer), min(arguments.limit, 3) or 3, arguments.longest_prompt)
-    search = LayerSearch(model, work, min(arguments.tokens, 64), stop_ids(model, tokenizer), arguments.find_layers)
-    steps = search.best()
-    return [f"--skip-layers {','.join(map(str, layers))}: {share:.4f} agree" for layers, share in steps]
 
 
 def _settings(arguments: argparse.Namespace) -> RecordingSettings:

@@ -1,18 +1,14 @@
-"""Target and drafter, loaded and checked against each other; the layers to skip where the target drafts for itself."""
+"""Target and drafter, loaded and checked against each other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-import numpy as np
-import torch
-from torch import Tensor
-from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from profiler.acceptance.drafters import LookupRecorder, ModelRecorder
-from profiler.acceptance.network import Network, generate, network, without_layers
+from profiler.acceptance.network import Network, network, without_layers
 from profiler.acceptance.prompts import Prompt
 from profiler.acceptance.record import Task
 from profiler.acceptance.settings import RecordingSettings
@@ -127,82 +123,3 @@ def stop_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> froz
     ends = getattr(model.generation_config, "eos_token_id", None)
     listed = ends if isinstance(ends, list) else [ends]
     return frozenset(each for each in [*listed, tokenizer.eos_token_id] if isinstance(each, int))
-
-
-SHORTLIST = 10
-"""Layers that are tried, besides one for each layer that is sought."""
-
-
-class LayerSearch:
-    """Texts of a target, and how often it would choose the same tokens without some of its layers.
-
-    Parameters
-    ----------
-    model : the target. tasks : prompts. tokens : greedy output tokens of a text. stop : ids that end a text.
-    count : of layers to skip.
-
-    Raises
-    ------
-    SpecsimError
-        When more layers are to be skipped than may be: all but the last.
-    """
-
-    def __init__(
-        self, model: PreTrainedModel, tasks: Sequence[Task], tokens: int, stop: frozenset[int], count: int
-    ) -> None:
-        self._model, self._count = model, count
-        target = network(model, "target")
-        prompts = [task.ids for task in tasks]
-        keys = [np.uint64(0)] * len(prompts)
-        self._layers = len(target.body.layers)
-        if not 1 <= count < self._layers:
-            raise SpecsimError(
-                f"--find-layers: {count}; expected 1 to {self._layers - 1}, the model's layers but the last"
-            )
-        self._texts: list[tuple[Tensor, Tensor]] = []
-        written = generate(
-            target, prompts, keys, tokens=tokens, temperature=0.0, vocabulary=target.vocabulary, stop=stop
-        )
-        for prompt, each in zip(prompts, written, strict=True):
-            self._texts.append((torch.tensor(prompt, device=target.device), each.tokens))
-
-    @torch.inference_mode()
-    def agreement(self, skipped: Sequence[int]) -> float:
-        """Return the share of the target's tokens that are the shortened model's likeliest."""
-        draft: Network = network(without_layers(self._model, skipped), "draft")
-        right = total = 0
-        for prompt, tokens in self._texts:
-            hidden = draft.read(torch.cat((prompt, tokens[:-1]))[None]).hidden[0, len(prompt) - 1 :]
-            right += int((draft.head(hidden).argmax(dim=-1) == tokens).sum())
-            total += len(tokens)
-        return right / total
-
-    def best(self) -> list[tuple[tuple[int, ...], float]]:
-        """Return the layers to skip after each greedy step, sorted, with their agreement."""
-        count = self._count
-        steps: list[tuple[tuple[int, ...], float]] = []
-        candidates = self.shortlist(SHORTLIST + count)
-        chosen: tuple[int, ...] = ()
-        for step in range(count):
-            tried = [
-                (self.agreement((*chosen, layer)), layer)
-                for layer in tqdm(candidates, desc=f"layer {step + 1} of {count}", leave=False)
-            ]
-            agreement, layer = max(tried)
-            chosen = (*chosen, layer)
-            candidates.remove(layer)
-            steps.append((tuple(sorted(chosen)), agreement))
-        return steps
-
-    @torch.inference_mode()
-    def shortlist(self, count: int) -> list[int]:
-        """Return the layers with the highest cosine similarity of input and output, without the last layer.
-
-        That is the lowest block influence (Men et al. 2024, "ShortGPT", Eq. 1) over the texts.
-        """
-        alike = torch.zeros(self._layers - 1, dtype=torch.float64)
-        for prompt, tokens in self._texts:
-            states = self._model.base_model(torch.cat((prompt, tokens))[None], output_hidden_states=True).hidden_states
-            for layer in range(self._layers - 1):
-                alike[layer] += torch.cosine_similarity(states[layer], states[layer + 1], dim=-1).mean().cpu()
-        return sorted(alike.argsort(descending=True)[:count].tolist())

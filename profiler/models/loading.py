@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 _TO_KEEP = {"pyarrow": "pyarrow", "yaml": "pyyaml", "tqdm": "tqdm"}
-_TO_FIT = ("scipy", "matplotlib")
 _NO_NETWORK = ("connect", "resolve", "timed out", "offline", "proxy", "name resolution", "unreachable")
 
 
@@ -56,11 +53,6 @@ def require_for_a_sweep() -> None:
     missing = [name for module, name in _TO_KEEP.items() if find_spec(module) is None]
     if missing:
         raise SpecsimError(f"specsim profile needs {', '.join(missing)}: pip install {' '.join(missing)}")
-
-
-def missing_for_a_fit() -> list[str]:
-    """Return the packages missing for a fit and its figures; the samples can be fitted on another machine."""
-    return [name for name in _TO_FIT if find_spec(name) is None]
 
 
 def versions() -> dict[str, str]:
@@ -216,39 +208,13 @@ def _hub_resolves() -> bool:
     return True
 
 
-@contextmanager
-def _no_weight_bars() -> Iterator[None]:
-    """Hide transformers' progress bars of reading weights; the hub's bars of a download stay.
-
-    The bar of a GGUF file, which takes half a minute to convert, stays on a terminal.
-    """
-    from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
-    from tqdm import tqdm
-    from transformers import modeling_gguf_pytorch_utils as gguf
-    from transformers.utils import logging as bars
-
-    ours = partial(tqdm, disable=None)
-    theirs, gguf.tqdm = getattr(gguf, "tqdm", ours), ours
-    shown, downloads_shown = bars.is_progress_bar_enabled(), not are_progress_bars_disabled()
-    bars.disable_progress_bar()
-    if downloads_shown:
-        enable_progress_bars()
-    try:
-        yield
-    finally:
-        gguf.tqdm = theirs
-        if shown:
-            bars.enable_progress_bar()
-
-
 def _loaded(kind: str, name: str, load: Callable[[], Any]) -> Any:
     loggers = [logging.getLogger(each) for each in ("huggingface_hub", "transformers")]
     levels = [logger.level for logger in loggers]
     try:
         for logger in loggers:
             logger.setLevel(logging.ERROR)
-        with _no_weight_bars():
-            return load()
+        return load()
     except MemoryError:
         raise SpecsimError(f"{kind} {name!r}: too little memory to load it") from None
     except Exception as error:  # Loaders may raise anything; the user gets one line.

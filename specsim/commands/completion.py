@@ -47,7 +47,6 @@ def complete(parser: argparse.ArgumentParser, kinds: Iterable[str]) -> None:
             "settings": lambda: _files(prefix) if of_files else _settings(prefix, given),
             "study": lambda: _files(prefix) if is_path(prefix) else [*_studies(), *_settings(prefix, given)],
             "cfg": lambda: ["job"],
-            "package": lambda: (each.rstrip("=") for each in _keys(prefix, given)),
             "executor": lambda: import_module("specsim.runs.executors").NEEDS,
             "export": lambda: import_module("specsim.search.exports").ENGINES,
             **dict.fromkeys(("against", "schedulers"), lambda: names("scheduler")),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.commands.parser import added, asked_for, told
-from specsim.errors import SpecsimError, nearest, one_line, say
+from specsim.errors import SpecsimError, one_line, say
 from specsim.files.checked_mapping import expanded
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def run_command(arguments: argparse.Namespace) -> int:
     if swept:
         raise SpecsimError(f"--{', --'.join(swept)}: this is one run; expected -m beside it, for a sweep")
     chosen = from_words(arguments.settings, sweep=arguments.multirun, counted=composed if arguments.multirun else iter)
-    if arguments.cfg is not None or arguments.package is not None or arguments.resolve:
+    if arguments.cfg is not None:
         return _show(arguments, chosen)
     if arguments.multirun:
         return run_sweep(chosen, arguments)
@@ -92,27 +92,17 @@ def _say_failures(failures: Sequence[Failure], *, debug: bool) -> int:
 
 
 def _show(arguments: argparse.Namespace, chosen: Sequence[Configured]) -> int:
-    """Print the config.yaml that each point's run would have, or a part of it."""
+    """Print the config.yaml that each point's run would have."""
     from specsim.config.configured import labels_of
     from specsim.config.schema import commented
     from specsim.files.yaml_file import config_text
 
-    if arguments.cfg is None:
-        raise SpecsimError("--package and --resolve change nothing by themselves; expected --cfg job beside them")
     if arguments.cfg != "job":
         raise SpecsimError(f"--cfg {arguments.cfg}: Hydra runs nothing here; expected --cfg job")
-    path = arguments.package.split(".") if arguments.package else []
     for each, label in zip(chosen, labels_of([each.point for each in chosen]), strict=True):
-        shown: Any = each.stored
-        for name in path:
-            known = list(map(str, shown)) if isinstance(shown, dict) else []
-            if name not in known:
-                raise SpecsimError(f"--package {arguments.package}: no such key{nearest(name, known)}")
-            shown = shown[name]
         if arguments.multirun:
             say("---", *(f"# {key}={value}" for key, value in label.items()))
-        said = config_text(shown, *path).splitlines()
-        say(*(said if path else commented(said)))
+        say(*commented(config_text(each.stored).splitlines()))
     return 0
 
 

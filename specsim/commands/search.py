@@ -13,7 +13,6 @@ from specsim.errors import SpecsimError, one_line, say
 
 if TYPE_CHECKING:
     from specsim.config.configured import Configured
-    from specsim.search.found import Found
 
 
 FIND_HELP = """\
@@ -41,6 +40,7 @@ def find_command(arguments: argparse.Namespace) -> int:
     """Search, print a table, write it and a figure into the folder; return 1 if a run failed."""
     from specsim.commands.tables import find_table
     from specsim.config.configured import from_words
+    from specsim.figures.plots import save
     from specsim.files.staging import in_one_step
     from specsim.metrics.capacity import LONGEST
     from specsim.metrics.tables import untold
@@ -66,7 +66,7 @@ def find_command(arguments: argparse.Namespace) -> int:
     if name != FIRST:
         say(f"note: {root / FIRST}.csv holds another search; this one is {name}.csv")
     say(root / f"{name}.csv")
-    say(*_drawn(found, root, name))
+    say(*save({name: found.figure()}, root))
     for line in found.lines:
         for error in line.errors:
             told(f"specsim: {line.name} failed at {one_line(error)}")
@@ -100,16 +100,6 @@ def _rates(word: str) -> tuple[float, float]:
     if not 0 < rates[0] < rates[1] < inf:
         raise SpecsimError(f"--rates {word}: expected LOW..HIGH in requests/s, such as 0.5..64")
     return rates
-
-
-def _drawn(found: Found, root: Path, name: str) -> list[Path]:
-    from specsim.figures.plots import save
-
-    try:
-        return save({name: found.figure()}, root)
-    except SpecsimError as error:
-        told(f"note: no figure: {error}")
-        return []
 
 
 HELP = """\

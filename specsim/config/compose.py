@@ -30,7 +30,7 @@ from specsim.config.synonyms import for_trace, for_word
 from specsim.config.values import PythonValue, value_of
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import copied, expanded
-from specsim.files.yaml_file import is_closed, is_path, is_plain, peek_yaml, read_yaml, shipped
+from specsim.files.yaml_file import UNFOLLOWED, is_path, leaves, peek_yaml, read_yaml, shipped
 from specsim.registry import ENTRY_POINTS, TARGET, installed, plugins_used
 
 FLEET = "replica_profiles"
@@ -59,6 +59,9 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
     of_groups, followed = with_suggestions(of_groups, servers=not any(key in of_run for key in SERVERS))
     chosen = {group: str(of_groups[group]) for group in GROUPS}
     settings = {key: text for key, text in (of_run | of_groups).items() if key not in (*GROUPS, *TEXTS)}
+    for key, text in settings.items():
+        if "${" in str(text):
+            raise SpecsimError(f"{key}={text}: {UNFOLLOWED}")
     changed = {key.partition(".")[0] for key in settings}
     tree = defaults()
     for group, name in chosen.items():
@@ -66,10 +69,10 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
         # Other points share what this one leaves alone.
         tree[group] = copied(keys) if group in changed or group in held else keys
     put(tree, settings, chosen)
-    resolved = {**_resolved(tree, chosen), "choices": chosen, "followed": followed}
-    if holds_data("trace", chosen["trace"]) and "trace.path" not in of_groups:
-        # A shell may have put it there for a `*`: what a file is called is never resolved.
-        resolved["trace"]["path"] = chosen["trace"]
+    for group, name in chosen.items():
+        if group in changed or name not in shipped_names(group):
+            _check_whole(group, name, tree[group])
+    resolved = {**tree, "choices": chosen, "followed": followed}
     out, cost_model = _text(point, "out"), _text(point, "cost_model")
     resolved["out"] = None if out is None else str(expanded(out, "out="))
     whose = resolved["profile"], held, fleet
@@ -216,26 +219,11 @@ def _hint(group: str, chosen: str) -> str:
     return known or next((f"; expected {each}={chosen.lower()}" for each in other), "")
 
 
-def _resolved(tree: dict[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]:
-    """Return the tree with every reference followed; OmegaConf, which takes long, gets as little of it as it can."""
-    referring = {key: value for key, value in tree.items() if not is_plain(value)}
-    if not referring:
-        return tree
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
-    try:
-        part = referring if all(map(is_closed, referring.values())) else tree
-        plain = OmegaConf.to_container(OmegaConf.create(part), resolve=True, throw_on_missing=True)
-    except OmegaConfBaseException as error:
-        key = str(error.full_key or "")
-        group = key.partition(".")[0]
-        where = f"{group}={chosen[group]}: " if group in chosen else ""
-        raise SpecsimError(f"{where}{key}: {str(error).splitlines()[0]}") from None
-    except RecursionError:
-        raise SpecsimError("settings: nested too deep to resolve, or ${...} that leads in a circle") from None
-    assert isinstance(plain, dict)
-    return {**tree, **plain}
+def _check_whole(group: str, chosen: str, keys: Mapping[str, Any]) -> None:
+    """Refuse the keys of a choice that have a gap (``???``)."""
+    for place, value in leaves(keys):
+        if value == "???":
+            raise SpecsimError(f"{group}={chosen}: {'.'.join(map(str, (group, *place)))}: missing; expected a value")
 
 
 SUGGESTING = ("scheduler", "drafter", "profile", "trace")

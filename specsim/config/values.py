@@ -191,8 +191,8 @@ def _meaning(text: str) -> Any:
 
 
 def _is_open(old: Any) -> bool:
-    """Return whether what stands there does not tell its kind: a null, an interpolation or a gap."""
-    return old is None or (isinstance(old, str) and ("${" in old or old == "???"))
+    """Return whether what stands there does not tell its kind: a null or a gap."""
+    return old is None or old == "???"
 
 
 def _parsed(setting: str, text: str) -> Override:

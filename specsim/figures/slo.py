@@ -160,16 +160,15 @@ def _marks(axes: Axes, parts: Mapping[str, Mapping[str, Any]]) -> None:
 def comparison(runs: Sequence[tuple[str, Mapping[str, Any]]], failed: int = 0, served: Sequence[str] = ()) -> Figure:
     """Return two panels with a row for each of the runs ``(label, metrics)``, the first on top.
 
-    The left panel has attainment in % per class and of all, the right one goodput in tokens/s, stacked by class. A
-    ``key=`` with which all labels begin is left out of them. The caption counts the `failed` runs beside these, and has
-    the sentences `served`.
+    The left panel has attainment in % per class and of all, the right one goodput in tokens/s, stacked by class. The
+    caption counts the `failed` runs beside these, and has the sentences `served`.
     """
     blocks = [metrics["specsim"] for _, metrics in runs]
     names = list(dict.fromkeys(name for block in blocks for name in block["classes"]))
     verdicts = [verdict_of(block["load"]) for block in blocks]
     short = sum(bool(block["load"].get("too_short")) for block in blocks)
-    what, values = _shared_key([label for label, _ in runs])
-    labels = [f"{value} {GLYPHS[each]}".rstrip() for value, each in zip(_elided(values), verdicts, strict=True)]
+    told = _elided([label for label, _ in runs])
+    labels = [f"{label} {GLYPHS[each]}".rstrip() for label, each in zip(told, verdicts, strict=True)]
     with style():
         figure = new_figure(AROUND_ROWS_IN + ROW_IN * len(labels))
         left, right = figure.subplots(1, 2, sharey=True)
@@ -177,7 +176,7 @@ def comparison(runs: Sequence[tuple[str, Mapping[str, Any]]], failed: int = 0, s
         _goodput(right, blocks, names)
         left.set_yticks(range(len(labels)), labels)
         left.set_ylim(len(labels) - 0.4, -0.6)
-        left.set_ylabel(what)
+        left.set_ylabel("Run")
         for axes in (left, right):
             axes.tick_params(axis="y", length=0)
             axes.grid(axis="y", visible=False)
@@ -192,15 +191,6 @@ def comparison(runs: Sequence[tuple[str, Mapping[str, Any]]], failed: int = 0, s
             ],
         )
         return figure
-
-
-def _shared_key(labels: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the ``key`` that all labels ``key=value`` share, and their values; else a general name, and the labels."""
-    keys = {label.partition("=")[0] for label in labels}
-    single = all(label.count("=") == 1 and " " not in label and "," not in label for label in labels)
-    if len(keys) != 1 or not single:
-        return "Run", list(labels)
-    return keys.pop(), [label.partition("=")[2] for label in labels]
 
 
 def _elided(labels: Sequence[str], most: int = MOST_LABEL_CHARACTERS) -> list[str]:

@@ -88,67 +88,16 @@ def size(count: int) -> str:
     return f"{count} bytes"
 
 
-FOLLOWS = re.compile(r"\$\{(\.+)([\w.]+)\}")
-
-PLAIN = (bool, int, float, type(None))
-MOST_PLAIN = 40
-"""Levels that are looked at; a file has `MOST_DEPTH` at most."""
-
-
-def check_references(mapping: Mapping[str, Any]) -> None:
-    """Refuse every ``${...}`` of a file, except a whole value that repeats a plain one of the file, as ``${..key}``.
-
-    The environment, keys of the run and text around a reference are never resolved.
-
-    Raises
-    ------
-    SpecsimError
-        One line that begins with the dotted key.
-    """
-    for place, value in _leaves(mapping, ()):
-        if not isinstance(value, str) or "${" not in value:
-            continue
-        where = f"{'.'.join(map(str, place))}: {value[:60]!r}"
-        found = FOLLOWS.fullmatch(value)
-        if found is None:
-            raise SpecsimError(f"{where}: expected a value, or a key of this file alone, such as ${{..key}}")
-        above = len(place) - len(found[1])
-        if above < 0:
-            raise SpecsimError(f"{where}: leads out of this file; expected the value itself")
-        node: Any = mapping
-        try:
-            for name in (*place[:above], *found[2].split(".")):
-                node = node[name]
-        except (KeyError, IndexError, TypeError):
-            raise SpecsimError(f"{where}: this file has no such key") from None
-        if isinstance(node, Mapping | list) or (isinstance(node, str) and "${" in node):
-            raise SpecsimError(f"{where}: stands for {shown(node)}; expected a key with a plain value")
-
-
-def _leaves(node: Any, place: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+def leaves(node: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Yield each value that is neither a mapping nor a list, with the keys and list indices that lead there."""
     if not isinstance(node, Mapping | list) or not node:
         yield place, node
         return
     for name, value in node.items() if isinstance(node, Mapping) else enumerate(node):
-        yield from _leaves(value, (*place, name))
+        yield from leaves(value, (*place, name))
 
 
-def is_plain(value: Any, depth: int = 0) -> bool:
-    """Return whether a value of a YAML is what it says: no text in it refers to another or is missing (``???``)."""
-    if isinstance(value, dict):
-        return depth < MOST_PLAIN and all(type(k) is str and is_plain(v, depth + 1) for k, v in value.items())
-    if isinstance(value, list):
-        return depth < MOST_PLAIN and all(is_plain(each, depth + 1) for each in value)
-    return type(value) in PLAIN or (type(value) is str and "$" not in value and value != "???")
-
-
-def is_closed(value: Any) -> bool:
-    """Return whether every reference in a value leads to a place within it."""
-    texts = ((place, each) for place, each in _leaves(value, ()) if isinstance(each, str) and "$" in each)
-    return all((found := FOLLOWS.fullmatch(text)) and len(found[1]) <= len(place) for place, text in texts)
-
-
+UNFOLLOWED = "${...} is not followed; expected the value itself"
 MOST_BYTES = 1 << 20
 """The most bytes of a file; the largest in conf/ has 6 KiB."""
 MOST_DEPTH = 32
@@ -207,10 +156,9 @@ def _values(path: Path, mtime_ns: int, size: int) -> dict[str, Any]:
     if not isinstance(values, dict):
         said = "empty" if values is None else f"{shown(values)}, no mapping"
         raise SpecsimError(f": {said}; expected keys with values")
-    try:
-        check_references(values)
-    except SpecsimError as error:
-        raise SpecsimError(f": {error}") from None
+    for place, value in leaves(values):
+        if isinstance(value, str) and "${" in value:
+            raise SpecsimError(f": {'.'.join(map(str, place))}: {value[:60]!r}: {UNFOLLOWED}")
     return values
 
 
@@ -293,9 +241,9 @@ def _ordered(value: Any, *above: str) -> Any:
     return {key: _ordered(value[key], *above, key) for key in keys}
 
 
-def config_text(value: Any, *above: str) -> str:
-    """Return a run's settings, or those below the keys `above`, as the text of ``config.yaml``."""
-    return yaml_text(_ordered(value, *above), sort_keys=False)
+def config_text(value: Any) -> str:
+    """Return a run's settings as the text of ``config.yaml``."""
+    return yaml_text(_ordered(value), sort_keys=False)
 
 
 def yaml_text(value: Any, *, sort_keys: bool = True) -> str:

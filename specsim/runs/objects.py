@@ -95,11 +95,9 @@ class Handed:
         """Refuse a folder, which holds a run, where an object's content cannot be told from another's."""
         unknown = [group for group, said in self.described.items() if said["sha256"] is None]
         if unknown:
-            held = getattr(self, unknown[0])
-            told = _untold(getattr(held, "example", held))
             raise SpecsimError(
-                f"out={folder}: holds a run, and whether its {unknown[0]} was this object cannot be told{told}; "
-                "expected a new folder"
+                f"out={folder}: holds a run, and whether its {unknown[0]} was this object cannot be told; "
+                "expected a new folder, or an object whose attributes are plain values"
             )
 
 
@@ -287,13 +285,3 @@ def _fields(given: Any) -> dict[str, Any]:
     if isinstance(given, type):
         raise TypeError(given)
     return {each.name: getattr(given, each.name) for each in fields(given) if each.init or hasattr(given, each.name)}
-
-
-def _untold(given: Any) -> str:
-    """Return which field of an object is no plain value, empty where that is unknown."""
-    for name, value in (_fields(given) if is_dataclass(given) else getattr(given, "__dict__", {})).items():
-        try:
-            _text(value)
-        except Exception:
-            return f": {type(given).__name__}.{name} is {represented(value)}, no plain value"
-    return ""

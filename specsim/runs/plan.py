@@ -273,11 +273,9 @@ def checked(
 def _apart_from_seed(each: Configured) -> Any:
     """Return what points have in common that differ in their seed alone.
 
-    Points have nothing in common where another setting may follow the seed: one that refers to it, and what a trace or
-    an acceptance of somebody's own reads.
+    Points have nothing in common where a trace or an acceptance of somebody's own may read what follows the seed.
     """
-    foreign = TARGET in (each.chosen.trace.kind, each.chosen.acceptance.kind)
-    if foreign or any("$" in str(value) for value in each.point.values()):
+    if TARGET in (each.chosen.trace.kind, each.chosen.acceptance.kind):
         return id(each)
     return tuple((key, str(value)) for key, value in each.point.items() if key != "seed")
 

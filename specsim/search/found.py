@@ -366,9 +366,9 @@ class Found:
         return "".join(mark for mark, count in counts.items() if count)
 
     def figure(self) -> Figure:
-        """Return a figure of attainment against the rate; of more lines than can be told apart, of their answers."""
-        from specsim.figures.capacity import AttainmentCurve, attained_up_to, ranked
-        from specsim.figures.style import FAILED_MARK, PALETTE
+        """Return a figure of attainment against the rate."""
+        from specsim.figures.capacity import AttainmentCurve, attained_up_to
+        from specsim.figures.style import FAILED_MARK
 
         lines = {}
         for line in self.lines:
@@ -383,8 +383,6 @@ class Found:
         if failed:
             said = (*said, f"{failed} run{'s' * (failed > 1)} failed and count{'s' * (failed == 1)} as 0%")
         keys = self.lines[0].keys
-        if len(lines) > len(PALETTE):
-            return ranked(self.asked, f"H{self.title[1:]} (requests/s)", lines, title=keys, covered=said)
         whose = "Requests" if self.of == ALL else f"Requests of {self.whose}"
         label = f"Mean of {self.of} (%)" if self.of.startswith(NOTED) else f"{whose}\nthat meet their objectives (%)"
         return attained_up_to(self.asked, label, lines, title=keys, covered=said)

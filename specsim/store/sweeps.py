@@ -28,7 +28,6 @@ from specsim.metrics.sweep_table import (
     beside,
     check_setting,
     differing,
-    following,
     in_short,
     keys_of,
     selecting,
@@ -391,30 +390,6 @@ class Sweep(WithReport, Sequence[AnyRun]):
             check_setting(self._table, "of", of)
             by = beside(self._table, of)
         return winners(self._table, measure, by, of=of, better=better)
-
-    def map(
-        self, x: str, y: str, panel: str | None = None, *, measure: str = "slo_attainment", of: str = "scheduler"
-    ) -> Figure:
-        """Return a map of which `of` is best: a cell per `x` and `y`, a panel per value of `panel`; see `winners`.
-
-        Raises
-        ------
-        SpecsimError
-            When an axis is given twice, or the runs differ in a further setting.
-        """
-        from specsim.figures.capacity import winner_map
-
-        by = [x, y] if panel is None else [x, y, panel]
-        for name, key in zip(("of", "x", "y", "panel"), (of, *by), strict=False):
-            check_setting(self._table, name, key)
-        if len({*by, of}) <= len(by):
-            raise SpecsimError(f"map: {', '.join((*by, of))}: one is given twice; expected each once")
-        left = [key for key in beside(self._table, of) if key not in (*by, *following(self._table, by))]
-        if left:
-            way = "" if panel else f"panel={left[0]!r} or "
-            raise SpecsimError(f"map: the runs differ in {left[0]}, too; expected {way}{selecting(left[0])}")
-        found = winners(without_failures(self._drawn), measure, by, of=of)
-        return winner_map(found, self._drawn, measure, x, y, panel, of)
 
     def plot(
         self,

@@ -72,9 +72,7 @@ HYDRA = [
     *(("hydra.searchpath=[x]", "hydra.searchpath", "./mine.yaml"), ("--info", "--info", "--cfg job")),
     *((each, each.rstrip("= x"), "./mine.yaml") for each in ("--config-name=x", "-cn x", "--config-path x", "-cd=x")),
     ("--shell-completion install=bash", "--shell-completion", "specsim completion bash"),
-    *(("--cfg hydra", "--cfg hydra", "--cfg job"), ("--cfg job --package slow", "slow", "'slo'")),
-    ("--cfg job -p slo.classes.codng", "slo.classes.codng", "'coding'"),
-    *(("--package slo", "--package", "--cfg job"), ("--rps=2", "--rps=2", "expected rps=2")),
+    *(("--cfg hydra", "--cfg hydra", "--cfg job"), ("--rps=2", "--rps=2", "expected rps=2")),
     *(("-m --jobs 0", "jobs=0", "between 1 and 1024"), ("-x", "-x")),
 ]
 

@@ -123,12 +123,6 @@ def test_a_list_is_set_by_place_too():
     assert [each["point"] for each in points_of[:2]] == [9, 2.6]
 
 
-def test_a_file_may_repeat_a_key_of_its_own(made):
-    text = (made / "scheduler.yaml").read_text()
-    (made / "scheduler.yaml").write_text(text + "copy: ${.max_num_seqs}\n")
-    assert plain("scheduler=./scheduler.yaml", "scheduler.max_num_seqs=9")["scheduler"]["copy"] == 9
-
-
 def swept(word):
     ((key, *_),) = {tuple(point) for point in points([word], sweep=True)}
     return [point[key] for point in points([word], sweep=True)]
@@ -165,7 +159,7 @@ def test_glob_picks_among_the_names_of_a_group_as_in_hydra():
 @pytest.mark.parametrize(
     ("text", "old", "value"),
     [
-        *(("'5'", 1, 5), ("'5'", "name", "5"), ("'5'", "${seed}", 5), ("'5'", None, 5), ("'true'", False, True)),
+        *(("'5'", 1, 5), ("'5'", "name", "5"), ("'5'", None, 5), ("'true'", False, True)),
         *(("'[1,2]'", None, [1, 2]), ("~/x.py", [], "~/x.py"), ("{a: ~/x}", {}, {"a": "~/x"})),
         ('{"1-16": 3, \'b\': [{"c.d": 1}]}', {}, {"1-16": 3, "b": [{"c.d": 1}]}),
         ("'{\"a\": 1}'", "x", '{"a": 1}'),

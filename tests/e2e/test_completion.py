@@ -18,7 +18,7 @@ CASES = [
     ("run slo.classes.chat.t", [f"slo.classes.chat.{key}=" for key in ("tpot_ratio", "tpot_s", "ttft_s")]),
     *((f"run scheduler=./my.yaml {words}scheduler.", ["scheduler.own_key="]) for words in ("", "-m rps=2 ")),
     *(("run trace=./mi", ["trace=./mines/", "trace=./mine.csv"]), ("run trace=./.", ["trace=./.hidden"])),
-    *(("run --cfg job -p slo.classes.ch", ["slo.classes.chat."]), ("run -m --executor d", ["dask"])),
+    ("run -m --executor d", ["dask"]),
     *(("tune --schedulers vllm_", ["vllm_dynamic", "vllm_spec"]), ("profile l", ["latency"])),
     *(("trace fetch azure", ["azure_code", "azure_conv"]), ("fidelity ti", ["timeout_s=", "tiny"])),
     ("calibrate mine", ["mines/", "mine.csv"]),

@@ -175,7 +175,7 @@ def test_objects_of_a_sweep_go_to_other_processes_and_stand_when_it_is_made_agai
     assert [run.metrics for run in made(1)] == [run.metrics for run in first]
     assert {each: each.stat().st_mtime_ns for each in tmp_path.rglob("metrics.json")} == before
     mine = partial(Counting, seen=[{1}])
-    assert "was this object cannot be told: Counting.seen is [{1}], no plain value; expected" in refusal(made, 1)
+    assert "was this object cannot be told; expected a new folder, or an object whose attributes" in refusal(made, 1)
     one = {"trace": frame(), "acceptance": "bernoulli", "out": tmp_path / "new", "rates": (1, 2), "within": 1}
     assert len(find({"scheduler": [mine()], "seed": [0]}, progress=False, **one).sweep) > 1
 

@@ -117,29 +117,6 @@ def test_the_figure_has_the_tables_answer_and_intervals_of_95_percent():
     assert [text.get_text() for text in legend.get_texts()] == ["4", "8", "1"]
 
 
-def test_many_systems_are_ranked_by_their_answers():
-    """Of rates of their own, one misses the target everywhere and one nowhere; five have six seeds, the rest three."""
-    tested = [{rate * (1 + 0.1 * at): shares * (1 + (at > 0)) for rate, shares in TESTED.items()} for at in range(6)]
-    lowest, highest = {1.0: [0.1, 0.1, 0.1], 2.0: [0.0, 0.1, 0.1]}, {8.0: [1.0, 1.0, 1.0]}
-    lines = [line(str(place), each) for place, each in enumerate([*tested, highest, lowest])]
-    figure = found(doubtful(), *lines).figure()
-    (axes,) = figure.axes
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["7", "0", "8", "1", "2", "3", "4", "5", "6"]
-    dots = [drawn for drawn in axes.get_lines() if drawn.get_marker() == "o"]
-    assert [drawn.get_xdata()[0] for drawn in dots] == pytest.approx([2, 2, 2.2, 2.4, 2.6, 2.8, 3, 8])
-    bars = [drawn.get_xdata() for drawn in axes.get_lines() if len(drawn.get_xdata()) == 2]
-    assert len(bars) == 5
-    answer = found(line()).capacity(line(tested=tested[1]))
-    assert list(bars[0]) == pytest.approx([answer.mean - answer.half_width, answer.mean + answer.half_width])
-    arrows = {drawn.get_marker(): drawn.get_ydata()[0] for drawn in axes.get_lines() if drawn.get_marker() in "<>"}
-    assert arrows == {"<": 0, ">": 8}
-    assert axes.get_xlabel() == "Highest rate at which 90% of the worst class attain (requests/s)"
-    caption = figure.get_supxlabel().replace("\n", " ")
-    assert SAID["overloaded"] in caption
-    assert SAID["too short"] not in caption
-    assert "left edge" not in caption
-
-
 def test_each_search_has_a_name_and_keeps_it(tmp_path):
     names = [name_in(tmp_path / "new", identity, {"of": "all"}) for identity in ("a", "b", "c", "b", "a")]
     assert names == ["find", "find-2", "find-3", "find-2", "find"]

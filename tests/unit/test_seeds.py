@@ -8,11 +8,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from specsim import Sweep, sweep
+from specsim import sweep
 from specsim.metrics import seeds
 from specsim.metrics.tables import mean_of, means_table, number
 from tests.made import refusal
-from tests.unit.test_plots import caption
 
 MEASURE = "slo_attainment"
 
@@ -205,42 +204,17 @@ def test_a_point_with_one_scheduler_is_refused():
     assert "by=rpm: the runs do not differ in it" in refusal(seeds.winners, attained(CLEAR), "share", ["rpm"])
 
 
-def test_a_sweep_knows_its_winners_and_the_map_has_a_cell_for_each_point():
+def test_a_sweep_knows_its_winners():
     axes = {"scheduler": ["fcfs", "continuous"], "rps": [2, 20], "slo_scale": [0.5, 2.0], "seed": range(2)}
     runs = sweep(axes | {"acceptance__alpha": [0.5, 0.9]}, trace="poisson", acceptance="bernoulli", requests=20)
     found = runs.winners()
     assert len(found) == 8
     means = runs.means().query("slo_class == 'all'").groupby(["rps", "slo_scale", "acceptance.alpha"])["mean"].max()
     assert found["mean"].tolist() == pytest.approx(means.tolist())
-    found = found.set_index(["acceptance.alpha", "rps", "slo_scale"])
     one = runs.select(acceptance__alpha=0.5)
-    assert [len(axes.patches) for axes in one.map("rps", "slo_scale").axes] == [4]
     assert "slo_scale 2, requests 20, acceptance.alpha 0.5. " in one.select(slo_scale=2.0).figure().caption
-    zipped = Sweep([each for each in runs if (each.config["rps"] == 2) == (each.config["slo_scale"] == 0.5)])
-    figure = zipped.map("rps", "acceptance.alpha")
-    assert [len(axes.patches) for axes in figure.axes] == [4], "a scale for each rate"
-    assert "What differs along with rps: slo_scale." in caption(figure)
-    (legend,) = runs.select(scheduler="fcfs").map("acceptance.alpha", "slo_scale", of="rps").legends
-    assert "rps = 2" in {text.get_text() for text in legend.get_texts()}
     unset = sweep({"acceptance_scale": [None, 0.3], "rps": [20]}, scheduler="vllm_spec", trace="poisson", requests=20)
-    (legend,) = unset.select(acceptance_scale=[None, 0.3]).map("rps", "scheduler", of="acceptance_scale").legends
     assert "against=none: these runs have no acceptance_scale" in refusal(unset.figure, against="none")
-    assert "acceptance_scale = none" in {text.get_text() for text in legend.get_texts()}
-    said = "differ in acceptance.alpha, too; expected panel='acceptance.alpha' or select(acceptance__alpha=..)"
-    assert said in refusal(runs.map, "rps", "slo_scale")
-    assert "map: rps, slo_scale, rps, scheduler: one is given twice" in refusal(runs.map, "rps", "slo_scale", "rps")
-    figure = runs.map("rps", "slo_scale", "acceptance.alpha")
-    assert [axes.get_title() for axes in figure.axes] == ["alpha = 0.5", "alpha = 0.9"]
-    for alpha, axes in zip((0.5, 0.9), figure.axes, strict=True):
-        assert len(axes.patches) == 4
-        said = {text.get_position(): text.get_text() for text in axes.texts}
-        for (column, rps), (row, scale) in itertools.product(enumerate((2, 20)), enumerate((2.0, 0.5))):
-            cell = found.loc[(alpha, rps, scale)]
-            lead = "tie" if cell["lead"] == 0 else f"+{100 * cell['lead']:.1f}"
-            assert said[column, row] == f"{100 * cell['mean']:.0f} \u25d0\n{lead}"
-        hatched = sum(patch.get_hatch() is not None for patch in axes.patches)
-        assert hatched == (~found.loc[alpha]["decided"] & (found.loc[alpha]["tied"] == 1)).sum()
-    assert set(found[found["tied"] == 1]["winner"]) <= {text.get_text() for text in figure.legends[0].get_texts()}
 
 
 def test_less_of_a_measure_in_seconds_wins():

@@ -269,5 +269,4 @@ def test_plot_writes_these_names_and_says_where_the_figure_is(runs, capsys, monk
     assert note == "note: the figure of all runs stands in the first run's folder; --out DIR puts it elsewhere"
     assert files == [f"{folders[0]}/figures/comparison.{kind}" for kind in ("png", "pdf")]
     left = drawn["comparison"].axes[0]
-    assert left.get_ylabel() == "replicas"
-    assert [text.get_text().split()[0] for text in left.get_yticklabels()] == ["1", "2"]
+    assert [text.get_text().split()[0] for text in left.get_yticklabels()] == ["replicas=1", "replicas=2"]

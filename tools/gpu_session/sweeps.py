@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from profiler.latency import command
-from profiler.latency.profile_file import Places
 from profiler.latency.samples import read_samples
 from specsim.errors import SpecsimError, say
 from tools.gpu_session.pairs import QUICK, arguments_of
@@ -50,9 +49,8 @@ def rest(state: State, deadline: float) -> int:
 
 def _profiled(state: State, pair: str, deadline: float) -> int:
     name = f"{pair}{QUICK}" if state.quick else pair
-    out = state.folder / f"{name}.yaml"
     arguments = _arguments(state, pair, deadline)
-    arguments.out, arguments.samples, arguments.figures = out, state.samples(name), state.folder
+    arguments.out, arguments.samples = state.folder / f"{name}.yaml", state.samples(name)
     return command.run(arguments)
 
 
@@ -66,8 +64,9 @@ def _again(state: State, pair: str, deadline: float) -> int:
     known = state.ended()
     if "drift" in known:
         return 0
-    places = Places(state.folder / f"{name}.again.yaml", again, state.folder)
-    left = command.measure(_arguments(state, pair, deadline), places, POINTS)
+    arguments = _arguments(state, pair, deadline)
+    arguments.out, arguments.samples = state.folder / f"{name}.again.yaml", again
+    left = command.measure(arguments, POINTS)
     if left == 0:
         for row in drift(before, again):
             state.tell(row)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 DATA_FOLDER = "perf/engine_kernels"
 OWN_FOLDER = "tools/public/measured"
-"""Tables that are part of this repository, whatever the data folder: `tools.public.cut` wrote them."""
+"""Tables that are part of this repository, whatever the data folder."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import re
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -66,12 +65,6 @@ def test_the_command_records_and_analyses_and_later_analyses_alone(models, tmp_p
     assert run(parsed(["--out", str(out)])) == 0
     assert capsys.readouterr().out == said
     assert (tmp_path / "mine" / "summary.json").read_bytes() == before
-
-
-def test_layers_are_found(models, tmp_path, capsys):
-    assert run(parsed(words(models, tmp_path / "none.parquet", "--find-layers", "1"))) == 0
-    assert re.fullmatch(r"--skip-layers [01]: 0\.\d{4} agree\n", capsys.readouterr().out)
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("drafter", ["skip", "separate", "lookup"])
@@ -164,7 +157,6 @@ def test_a_file_of_other_settings_or_of_another_run_is_not_overwritten(models, t
         (["--width", "0"], "--width: 0 is not between 1 and 64"),
         (["--batch", "0"], "--batch 0: expected"),
         (["--lookup-ngrams", ":4"], "--lookup-ngrams: ':4'; expected the fewest and most tokens of a match"),
-        (["--find-layers", "9"], "--find-layers: 9; expected 1 to 2, the model's layers but the last"),
         (["--longest-prompt", "1"], "no prompt is at most 1 tokens long"),
         (["--dtype", "float8"], "dtype 'float8' is unknown"),
     ],
