@@ -220,7 +220,7 @@ class ProfileRounds:
         timings = {key: Timing.of(each) for key, each in seconds.items()}
         kept.samples += [sample_of(*key, "eager", "ok", each) for key, each in timings.items()]
         kept.write()
-        mapping = profile_mapping(self._ready.pair.name, [kept.path], "mean")
+        mapping, _ = profile_mapping(self._ready.pair.name, [kept.path], "mean")
         # This profile holds the host's time: no engine adds any.
         mapping.pop("suggests", None)
         mapping["assumptions"] = kept.facts["assumptions"]

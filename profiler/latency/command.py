@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import time
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from profiler.latency.choice import check_shapes, shapes_of
 from profiler.latency.points import ROLES, read_grid, shares, shipped
-from profiler.latency.profile_file import QUICK_GRID, check_places, write_profile
+from profiler.latency.profile_file import QUICK_GRID, Places, check_places, write_profile
 from profiler.lock import only_one
 from profiler.options import minutes
 from profiler.text import keeping
@@ -46,30 +45,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help=f"a smoke test, not a profile to use: {shares()}")
     parser.add_argument("--minutes", type=minutes, metavar="X", help="stop after X minutes; run again to go on")
     parser.add_argument("--samples", type=expanded, metavar="FILE", help="raw samples (default: beside --out)")
+    parser.add_argument(
+        "--figures", type=expanded, metavar="DIR", help="folder for the figures (default: beside --samples)"
+    )
     parser.add_argument("--out", type=expanded, required=True, metavar="FILE", help="the profile, a YAML file")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure the missing points and write the profile; return 3 if time runs out, 4 if it is not fit for use."""
-    arguments.samples = arguments.samples or arguments.out.with_name(f"{arguments.out.stem}.samples.parquet")
-    with keeping(arguments.samples):
-        return _measured_and_fitted(arguments)
+    places = Places.of(arguments.out, arguments.samples, arguments.figures)
+    with keeping(places.samples):
+        return _measured_and_fitted(arguments, places)
 
 
-def _measured_and_fitted(arguments: argparse.Namespace) -> int:
-    left, samples = measure(arguments), arguments.samples
+def _measured_and_fitted(arguments: argparse.Namespace, places: Places) -> int:
+    from profiler.models.loading import missing_for_a_fit
+
+    left = measure(arguments, places)
     if left:
-        say(f"time is up, {left} points are left; {samples} keeps what was measured, the same command goes on")
+        say(f"time is up, {left} points are left; {places.samples} keeps what was measured, the same command goes on")
         return TIME_IS_UP
-    if find_spec("scipy") is None:
-        elsewhere = f"specsim profile fit {samples} --out {arguments.out}"
-        say(f"{samples} is whole; without scipy it is to be fitted elsewhere: {elsewhere}")
+    if missing := missing_for_a_fit():
+        elsewhere = f"specsim profile fit {places.samples} --out {places.profile}"
+        say(f"{places.samples} is whole; without {' and '.join(missing)} it is to be fitted elsewhere: {elsewhere}")
         return 0
-    return write_profile(arguments.out, [samples])
+    return write_profile(places, [places.samples])
 
 
-def measure(arguments: argparse.Namespace, most: int | None = None) -> int:
-    """Measure the points that `arguments.samples` lacks, the first `most` only; return how many there was no time for.
+def measure(arguments: argparse.Namespace, places: Places, most: int | None = None) -> int:
+    """Measure the missing points, of which the first `most` only; return how many there was no time for.
 
     Raises
     ------
@@ -81,7 +85,7 @@ def measure(arguments: argparse.Namespace, most: int | None = None) -> int:
     deadline = time.monotonic() + 60 * (float("inf") if arguments.minutes is None else arguments.minutes)
     require_extra()
     require_for_a_sweep()
-    check_places(arguments.out, [arguments.samples])
+    check_places(places.profile, [places.samples])
 
     from profiler.attention.pages import memory_for
     from profiler.latency.hardware import ceilings
@@ -90,8 +94,8 @@ def measure(arguments: argparse.Namespace, most: int | None = None) -> int:
     from profiler.latency.timers import timer_for
 
     subjects, setting, facts = _plan(arguments)
-    with only_one(arguments.samples):
-        timer, file = timer_for(setting.device), SampleFile(arguments.samples, facts)
+    with only_one(places.samples):
+        timer, file = timer_for(setting.device), SampleFile(places.samples, facts)
         for role in ROLES:
             planned = {point.shape for point in setting.grid.passes(role)}
             check_shapes(role, planned | shapes_of(file.samples, role), "shapes of pass in the grid and the samples")

@@ -1,10 +1,11 @@
-"""The profile of a sweep: the mapping of its YAML, and its table of errors."""
+"""The profile of a sweep: the mapping of its YAML, its figures and table of errors."""
 
 from __future__ import annotations
 
 import argparse
 import hashlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,10 @@ def read_all(paths: list[Path]) -> tuple[dict[str, Any], list[Sample]]:
     return facts, samples
 
 
-def profile_mapping(name: str, paths: list[Path], statistic: Statistic = "median") -> dict[str, Any]:
-    """Return the keys of a profile fitted to samples files.
+def profile_mapping(
+    name: str, paths: list[Path], statistic: Statistic = "median"
+) -> tuple[dict[str, Any], dict[str, FormChoice]]:
+    """Return the keys of a profile fitted to samples files, and the fits of target and draft.
 
     A `median` is what a pass takes on an undisturbed machine. A `mean` is what passes take in a run, one with
     the other.
@@ -96,7 +99,7 @@ def profile_mapping(name: str, paths: list[Path], statistic: Statistic = "median
         )
     )
     profile_from_mapping(mapping, name)
-    return mapping
+    return mapping, choices
 
 
 def _description(facts: dict[str, Any]) -> str:
@@ -220,20 +223,39 @@ UNFIT = 4
 NOTED = ("skipped: ", "partial: ", "lower grid: ", "spread of ")
 
 
-def write_profile(profile: Path, samples: list[Path]) -> int:
-    """Fit, write the profile, and say how well it fits; return 0, or `UNFIT`.
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The paths of the profile, the raw samples and the figures."""
+
+    profile: Path
+    samples: Path
+    figures: Path
+
+    @classmethod
+    def of(cls, out: Path, samples: Path | None, figures: Path | None) -> Places:
+        """Return the places; by default samples are beside the profile, and figures beside the samples."""
+        kept = samples or out.with_name(f"{out.stem}.samples.parquet")
+        return cls(out, kept, figures or kept.parent)
+
+
+def write_profile(places: Places, samples: list[Path]) -> int:
+    """Fit, write profile and figures, and say how well it fits; return 0, or `UNFIT`.
 
     Raises
     ------
     SpecsimError
         When the samples are too few or a file cannot be written.
     """
-    mapping = profile_mapping(profile.stem, samples)
-    write(profile, yaml_text(mapping, HEADING))
-    say(*summary(mapping), profile, *samples)
-    if (said := profile_from_mapping(mapping, profile.stem).unfit) is None:
+    from profiler.latency.figures import draw
+
+    name = places.profile.stem
+    mapping, choices = profile_mapping(name, samples)
+    write(places.profile, yaml_text(mapping, HEADING))
+    figures = draw(choices, mapping, places.figures, name)
+    say(*summary(mapping), places.profile, *samples, *figures)
+    if (said := profile_from_mapping(mapping, name).unfit) is None:
         return 0
-    refused = f"specsim refuses {profile} unless any_fit=true"
+    refused = f"specsim refuses {places.profile} unless any_fit=true"
     say(f"{said}; {refused}; to measure anew delete {', '.join(map(str, samples))}, or give another --out")
     return UNFIT
 
@@ -256,10 +278,14 @@ def summary(mapping: dict[str, Any]) -> list[str]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command's options."""
     parser.add_argument("samples", nargs="+", type=expanded, metavar="SAMPLES", help="Parquet files of one pair")
+    parser.add_argument(
+        "--figures", type=expanded, metavar="DIR", help="folder for the figures (default: beside SAMPLES)"
+    )
     parser.add_argument("--out", type=expanded, required=True, metavar="FILE", help="the profile, a YAML file")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Fit and write; return 0, or 4 if the fit is not fit for use."""
-    check_places(arguments.out, arguments.samples)
-    return write_profile(arguments.out, arguments.samples)
+    places = Places.of(arguments.out, arguments.samples[0], arguments.figures)
+    check_places(places.profile, arguments.samples)
+    return write_profile(places, arguments.samples)

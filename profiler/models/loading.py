@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 _TO_KEEP = {"pyarrow": "pyarrow", "yaml": "pyyaml", "tqdm": "tqdm"}
+_TO_FIT = ("scipy", "matplotlib")
 _NO_NETWORK = ("connect", "resolve", "timed out", "offline", "proxy", "name resolution", "unreachable")
 
 
@@ -53,6 +54,11 @@ def require_for_a_sweep() -> None:
     missing = [name for module, name in _TO_KEEP.items() if find_spec(module) is None]
     if missing:
         raise SpecsimError(f"specsim profile needs {', '.join(missing)}: pip install {' '.join(missing)}")
+
+
+def missing_for_a_fit() -> list[str]:
+    """Return the packages missing for a fit and its figures; the samples can be fitted on another machine."""
+    return [name for name in _TO_FIT if find_spec(name) is None]
 
 
 def versions() -> dict[str, str]:

@@ -152,24 +152,34 @@ def read_state(folder: Path) -> State | None:
         raise SpecsimError(f"{path}: holds no session; expected what `python -m tools.gpu_session` writes") from None
 
 
+MOST_BYTES = 16 * 2**20
 MOST_LOG_BYTES = 2 * 2**20
 BROUGHT = (".json", ".jsonl", ".parquet", ".log", ".yaml")
+DRAWN = (".png",)
 
 
 def pack(folder: Path, path: Path) -> int:
-    """Write the archive; return its bytes. Of a long log the end is brought.
+    """Write the archive; return its bytes. Figures stay behind where it would exceed 16 MiB, and so does an old log.
 
     Raises
     ------
     SpecsimError
         When it cannot be written.
     """
-    with in_one_step(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+    with in_one_step(path) as partial:
+        for suffixes in ((*BROUGHT, *DRAWN), BROUGHT):
+            _write(folder, partial, suffixes)
+            if partial.stat().st_size < MOST_BYTES:
+                break
+    return path.stat().st_size
+
+
+def _write(folder: Path, path: Path, suffixes: tuple[str, ...]) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted(folder.iterdir()):
-            if file.suffix in BROUGHT and not file.name.startswith(".") and file.is_file():
+            if file.suffix in suffixes and not file.name.startswith(".") and file.is_file():
                 content = file.read_bytes()
                 archive.writestr(file.name, content[-MOST_LOG_BYTES:] if file.name == LOG else content)
-    return path.stat().st_size
 
 
 def unpack(path: Path, folder: Path) -> None:

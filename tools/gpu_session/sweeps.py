@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from profiler.latency import command
+from profiler.latency.profile_file import Places
 from profiler.latency.samples import read_samples
 from specsim.errors import SpecsimError, say
 from tools.gpu_session.pairs import QUICK, arguments_of
@@ -49,8 +50,9 @@ def rest(state: State, deadline: float) -> int:
 
 def _profiled(state: State, pair: str, deadline: float) -> int:
     name = f"{pair}{QUICK}" if state.quick else pair
+    out = state.folder / f"{name}.yaml"
     arguments = _arguments(state, pair, deadline)
-    arguments.out, arguments.samples = state.folder / f"{name}.yaml", state.samples(name)
+    arguments.out, arguments.samples, arguments.figures = out, state.samples(name), state.folder
     return command.run(arguments)
 
 
@@ -64,9 +66,8 @@ def _again(state: State, pair: str, deadline: float) -> int:
     known = state.ended()
     if "drift" in known:
         return 0
-    arguments = _arguments(state, pair, deadline)
-    arguments.out, arguments.samples = state.folder / f"{name}.again.yaml", again
-    left = command.measure(arguments, POINTS)
+    places = Places(state.folder / f"{name}.again.yaml", again, state.folder)
+    left = command.measure(_arguments(state, pair, deadline), places, POINTS)
     if left == 0:
         for row in drift(before, again):
             state.tell(row)

@@ -66,8 +66,9 @@ def test_the_profile_says_what_was_measured_where_and_how_well_it_fits(swept):
 
 
 @pytest.mark.slow
-def test_a_second_fit(swept, tmp_path, capsys):
-    words = ["profile", "fit", swept / "mine.samples.parquet"]
+def test_figures_and_a_second_fit(swept, tmp_path, capsys):
+    assert {each.name for each in swept.glob("*.png")} == {"mine-error.png", "mine-tokens.png"}
+    words = ["profile", "fit", swept / "mine.samples.parquet", "--figures", tmp_path]
     fitted(tmp_path / "mine.yaml", *words, run=lambda *words: main([str(word) for word in words]))
     assert (tmp_path / "mine.yaml").read_bytes() == (swept / "mine.yaml").read_bytes()
     assert "held-out error" in capsys.readouterr().out
@@ -76,13 +77,13 @@ def test_a_second_fit(swept, tmp_path, capsys):
 @pytest.mark.slow
 def test_samples_are_kept_whole_where_nothing_fits_them(swept, tmp_path, monkeypatch, capsys):
     """On a borrowed GPU the time is spent on measuring, whatever that machine lacks."""
-    monkeypatch.setattr("profiler.latency.command.find_spec", lambda name: None)
+    monkeypatch.setattr("profiler.models.loading.missing_for_a_fit", lambda: ["scipy", "matplotlib"])
     samples = tmp_path / "m.samples.parquet"
     samples.write_bytes((swept / "mine.samples.parquet").read_bytes())
     assert profile_latency(*PAIR, "--grid", swept / "grid.yaml", "--out", tmp_path / "m.yaml") == 0
     assert not (tmp_path / "m.yaml").exists()
     told = capsys.readouterr().out
-    assert f"without scipy it is to be fitted elsewhere: specsim profile fit {samples} --out" in told
+    assert f"without scipy and matplotlib it is to be fitted elsewhere: specsim profile fit {samples} --out" in told
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from profiler.latency import choice
-from profiler.latency.choice import as_columns, judge
+from profiler.latency.choice import as_columns
 from profiler.latency.points import QUICK, GridPoint
 from profiler.latency.profile_file import profile_mapping, summary
 from profiler.text import yaml_text
@@ -40,7 +40,7 @@ def mapping(tmp_path_factory, measured):
     """A profile of a GPU; the first point was not reached."""
     samples = [replace(each, host_s=0.012) for each in measured[1:]]
     path = written(tmp_path_factory.mktemp("mine") / "s.parquet", samples, planned=PLANNED)
-    return profile_mapping("mine", [path])
+    return profile_mapping("mine", [path])[0]
 
 
 def test_the_hosts_time_of_a_gpu_is_an_engines_and_points_that_were_not_reached_are_counted(mapping):
@@ -57,10 +57,10 @@ def test_the_hosts_time_of_a_gpu_is_an_engines_and_points_that_were_not_reached_
 def test_offsets_of_few_tokens_are_written_and_read(tmp_path, measured):
     curved = Roofline(0.012, 1e-6, 0.002, 7e-5, 2e-8, 2e-9, few_s=(-0.004, 0.0, 0.006))
     samples = samples_of(curved, noise=0.002) + [each for each in measured if each.role == "draft"]
-    mapping = profile_mapping("mine", [written(tmp_path / "s.parquet", samples)])
+    mapping, choices = profile_mapping("mine", [written(tmp_path / "s.parquet", samples)])
     (tmp_path / "mine.yaml").write_text(yaml_text(mapping, "made"), encoding="utf-8")
     few_s = load_profile(tmp_path / "mine.yaml").target.forms["roofline"].few_s
-    assert (few_s, len(few_s)) == (pytest.approx(judge(samples, "target").roofline.fitted.form.few_s, rel=1e-5), 3)
+    assert (few_s, len(few_s)) == (pytest.approx(choices["target"].roofline.fitted.form.few_s, rel=1e-5), 3)
     assert mapping["target"]["standard_errors"]["roofline"]["few_s"][1] is None
 
 
@@ -73,7 +73,7 @@ def test_the_hosts_time_of_a_cpu_is_the_profilers_own_and_points_that_memory_lac
     samples = [replace(each, spread_s=0.3 * (n % 5 == 0) * each.median_s) for n, each in enumerate(samples)]
     left_out = len(measured) - len(samples)
     facts = {"device": "cpu", "planned": PLANNED, "lowered": {"target": [32000, left_out]}}
-    mapping = profile_mapping("mine", [written(tmp_path / "s.parquet", samples, **facts)])
+    mapping, _ = profile_mapping("mine", [written(tmp_path / "s.parquet", samples, **facts)])
     assert mapping["target"]["overhead_s"] == pytest.approx(0.0003)
     assert "suggests" not in mapping
     lower, *others = mapping["assumptions"]
@@ -147,7 +147,7 @@ def test_it_is_what_a_fit_of_its_samples_gives(name, monkeypatch):
     if name == CPU:
         monkeypatch.setattr(choice, "_chosen_offsets", lambda samples, fold: (("few_s",), 1))
     written = load_profile(shipped("conf") / "profile" / f"{name}.yaml")
-    mapping = profile_mapping(name, [RAW / f"{name}.samples.parquet"])
+    mapping, _ = profile_mapping(name, [RAW / f"{name}.samples.parquet"])
     again = profile_from_mapping(mapping, name)
     for batched, context in ((1, 512), (8, 4096), (256, 0)):
         shape = one(context, batched, batched * (context + 1))

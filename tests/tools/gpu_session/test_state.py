@@ -1,5 +1,6 @@
 """What a session keeps: rows that a kill cannot spoil, machines, and one archive of all of it."""
 
+import os
 import zipfile
 from unittest.mock import Mock
 
@@ -55,11 +56,12 @@ def test_another_driver_is_a_line_and_recorded_and_another_gpu_is_refused(state,
         state.join({**HERE, "hardware": "NVIDIA H200"})
 
 
-def test_an_archive_has_the_end_of_a_long_log_and_no_foreign_files(state, monkeypatch, tmp_path):
+def test_a_large_session_leaves_figures_and_old_log_behind(state, monkeypatch, tmp_path):
+    monkeypatch.setattr("tools.gpu_session.state.MOST_BYTES", 5000)
     monkeypatch.setattr("tools.gpu_session.state.MOST_LOG_BYTES", 10)
-    (state.folder / "one.png").write_bytes(b"drawn")
+    (state.folder / "one-error.png").write_bytes(os.urandom(9000))
     (state.folder / "session.log").write_bytes(b"old" * 100 + b"0123456789")
-    pack(state.folder, tmp_path / "s.zip")
+    assert pack(state.folder, tmp_path / "s.zip") < 5000
     with zipfile.ZipFile(tmp_path / "s.zip") as packed:
         assert packed.namelist() == ["session.json", "session.log"]
         assert packed.read("session.log") == b"0123456789"
