@@ -89,14 +89,16 @@ def summary(acceptance_trace: RecordedTrace, category: str) -> dict[str, Any]:
 def analyse(acceptance_trace: RecordedTrace, out: Path) -> dict[str, Any]:
     """Write the analysis beside the recording and return its numbers.
 
-    ``NAME.yaml`` reads the recording, ``NAME_curves.yaml`` the fitted curves, ``NAME/`` holds summary.json
-    and summary.md.
+    ``NAME.yaml`` reads the recording, ``NAME_curves.yaml`` the fitted curves, ``NAME/`` holds summary.json,
+    summary.md and the figures.
 
     Raises
     ------
     SpecsimError
         When a file cannot be written.
     """
+    from profiler.acceptance.figures import save_figures
+
     folder = out.with_suffix("")
     curves = fit_curves(acceptance_trace)
     long_enough = [
@@ -108,15 +110,13 @@ def analyse(acceptance_trace: RecordedTrace, out: Path) -> dict[str, Any]:
     told = {
         "about": dict(acceptance_trace.about),
         "categories": {name: summary(acceptance_trace, name) for name in acceptance_trace.categories},
-        "acceptance_by_confidence": {
-            name: _binned(on_path(acceptance_trace, name)) for name in acceptance_trace.categories
-        },
         "drawn_against_recorded": {name: [each._asdict() for each in rows] for name, rows in compared.items()},
     }
     write(folder / "summary.json", json.dumps(_plain(told), indent=1, allow_nan=False) + "\n")
     write(folder / "summary.md", markdown(told))
     write(out.with_suffix(".yaml"), recorded_yaml(acceptance_trace, out.name))
     write(out.with_name(f"{out.stem}_curves.yaml"), curves_yaml(acceptance_trace, curves, compared))
+    save_figures(acceptance_trace, compared, folder)
     return told
 
 
@@ -232,13 +232,6 @@ def markdown(told: Mapping[str, Any]) -> str:
         table(lengths_head, lengths),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _binned(rows: OnPath) -> dict[str, dict[str, list[float]]]:
-    """Return by depth the proposals' acceptance in ten bins of confidence (SpecServe Fig. 7, SmartSpec Fig. 17)."""
-    chosen = {depth: at_depth(rows, depth) & rows.proposed for depth in SUCCESSIVE}
-    bins = {depth: by_confidence(rows.confidence[those], rows.right[those]) for depth, those in chosen.items()}
-    return {str(depth): {key: each.tolist() for key, each in of._asdict().items()} for depth, of in bins.items()}
 
 
 def _mean(values: Any) -> float | None:

@@ -13,6 +13,7 @@ import yaml
 
 from profiler.acceptance.analysis import analyse, fit_curves, summary
 from profiler.acceptance.curves import chain_table, confidence_table, on_path, rounds, shipped_recording
+from profiler.acceptance.figures import confidence_figure
 from profiler.acceptance.trace_file import RecordedTrace, read_acceptance_trace, write_acceptance_trace
 from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.files.yaml_file import shipped
@@ -130,9 +131,11 @@ def test_a_recording_is_summed_up_in_files_that_a_run_reads(tmp_path):
     assert summary["categories"]["chat"]["tokens"] == 720
     shapes = {(each["depth"], each["width"]) for each in summary["drawn_against_recorded"]["chat"]}
     assert shapes == {(depth, width) for depth in range(1, 9) for width in (1, 2, 3)}
-    assert sum(summary["acceptance_by_confidence"]["chat"]["1"]["rows"]) == 720
+    for name in ("confidence", "accepted_rejected", "requests", "lengths"):
+        assert (tmp_path / "mine" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_lookup_is_compared_as_chains_alone(tmp_path):
     acceptance_trace = twelve_texts()
     acceptance_trace.confidence[:, 1:] = 0.0
@@ -150,6 +153,7 @@ def lookup_trace() -> RecordedTrace:
     return acceptance_trace
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_positions_without_a_proposal_are_neither_accepted_nor_rejected(tmp_path):
     truth = lookup_trace().target_probability.copy()
     truth[3, 0] = 0.25
@@ -164,6 +168,7 @@ def test_positions_without_a_proposal_are_neither_accepted_nor_rejected(tmp_path
     assert f"| 239 | {told['agreement_where_proposed']:.3f} +- {told['error_where_proposed']:.3f} |" in table
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_lookup_that_never_found_anything_has_numbers_all_the_same(tmp_path):
     acceptance_trace = lookup_trace()
     acceptance_trace.confidence[:] = 0.0
@@ -172,3 +177,5 @@ def test_a_lookup_that_never_found_anything_has_numbers_all_the_same(tmp_path):
     assert told["positions_without_proposal"] == 720
     assert told["agreement_where_proposed"] is told["calibration_error"] is told["mean_confidence"] is None
     assert "| 720 | - +- - |" in (tmp_path / "mine" / "summary.md").read_text()
+    (legend,) = confidence_figure({"chat": on_path(acceptance_trace, "chat")}).legends
+    assert [each.get_text() for each in legend.texts] == ["confidence = acceptance"]
