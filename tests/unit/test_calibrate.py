@@ -174,7 +174,9 @@ def test_points_are_read_alike_from_every_form_of_a_table_and_from_results_of_vl
 
 def test_results_at_a_rate_are_open_loops_and_lengths_that_vary_and_failed_requests_are_told(tmp_path):
     file = tmp_path / "r.json"
-    at_a_rate = result(max_concurrency=None, request_rate=2.5, burstiness=1.0)
+    at_a_rate = result(max_concurrency=None, request_rate=2.5, burstiness=1.0, output_lens=[16, 0])
+    file.write_text(json.dumps(at_a_rate))
+    assert not read_points([file], 1).notes, "a request that failed has no length"
     file.write_text("\n".join(map(json.dumps, (at_a_rate, result(failed=3, input_lens=[200, 300])))))
     read = read_points([file], 1)
     (one, other) = (each.load for each in read.points)
