@@ -333,11 +333,11 @@ def test_a_loop_takes_what_a_run_takes(load, engine, scheduler):
 )
 def test_a_loop_with_drafts_takes_about_what_a_run_takes(given):
     """Both draw how often the drafts of each request are right; the loop knows the mean length alone."""
-    trace = pd.DataFrame({"arrival_s": 0.0, "prompt_tokens": [300] * 48, "output_tokens": 120})
+    trace = pd.DataFrame({"arrival_s": 0.0, "prompt_tokens": [1000] * 96, "output_tokens": 200})
     engine = Engine(overhead_s=1e-3, request_s=5e-5, draft_launch_s=4e-3)
-    settings = {**given, "scheduler__num_speculative_tokens": 3, "concurrency": 8}
+    settings = {**given, "scheduler__num_speculative_tokens": 3, "concurrency": 16}
     run = simulated("vllm_spec", trace, engine, "overhead_s", "request_s", "draft_launch_s", **settings)
-    load = BenchLoad(300, 120, 8, 48, drafts=3, acceptance_length=run.metrics["spec_decode_acceptance_length"])
+    load = BenchLoad(1000, 200, 16, 96, drafts=3, acceptance_length=run.metrics["spec_decode_acceptance_length"])
     running = engine.running(PROFILE)
     ttft_s, tpot_s = replayed(load, 8192).latencies(running.target, running.draft)
     assert tpot_s == pytest.approx(run.metrics["mean_tpot_ms"] / 1e3, rel=0.02)
