@@ -95,9 +95,8 @@ class Search:
         from optuna.distributions import IntDistribution
         from optuna.trial import TrialState, create_trial
 
-        places = {
-            str(each): IntDistribution(0, len(values) - 1) for each, values in enumerate(self.space.values.values())
-        }
+        sizes = enumerate(map(len, self.space.values.values()))
+        places = {str(each): IntDistribution(0, size - 1) for each, size in sizes}
         for choice in list(self.scores)[len(study.get_trials(states=(TrialState.COMPLETE,))) :]:
             params = {str(each): place for each, place in enumerate(choice)}
             value = self.scores[choice][0].measure
@@ -122,9 +121,8 @@ def _study(drawn: int) -> Study:
         import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna.create_study(
-        direction="maximize", sampler=optuna.samplers.TPESampler(seed=0, n_startup_trials=max(drawn, 1))
-    )
+    sampler = optuna.samplers.TPESampler(seed=0, n_startup_trials=max(drawn, 1))
+    return optuna.create_study(direction="maximize", sampler=sampler)
 
 
 def halved(searches: Sequence[Search], seeds: Sequence[int], run: RunChoices, say: Callable[[str], None]) -> None:
@@ -238,7 +236,8 @@ def tune(
         lines.append("every run of the best attains 100%: its time per token chose it; a higher rate tells more")
     if found is not None:
         lines += _doubts(found, [candidates[place].label for place in searched], given[0], goal)
-    notes = [*parts.notes, *experiment.notes, *experiment.drafting_notes, *lines, *_fewer(searches, goal.trials)]
+    lines += _tried(searches, goal.trials, candidates[0])
+    notes = [*parts.notes, *experiment.notes, *experiment.drafting_notes, *lines]
     told = goal.of, goal.target, rate, trials, candidates, judgements, *error, found, searched, profile.gpus, *carried
     stands_in = [*filter(None, [stand_in(experiment.source.name, experiment.source.origin)])]
     return Tuned(*told, experiment.known_drafts, export, stands_in, [*notes, *together(runs.notes)])
@@ -484,7 +483,11 @@ def _exported(
     return None, [*said, f"export {engine}: nothing is written: it can express none of them"]
 
 
-def _fewer(searches: Sequence[Search], trials: int) -> Iterator[str]:
+def _tried(searches: Sequence[Search], trials: int, best: Candidate) -> Iterator[str]:
+    """Yield where the best has a value at an end of those that were tried, and whose choices were fewer than trials."""
+    of = next(each for each in searches if each.space.scheduler == best.scheduler)
+    if ends := of.space.ends(next(each for each in of.scores if of.space.settings(each) == best.settings)):
+        yield f"{best.label}: of the values that were tried {', '.join(ends)}; scheduler.KEY=... tries others"
     few = [f"{each.space.scheduler} {len(each.scores)}" for each in searches if len(each.scores) < trials]
     if few:
         yield f"all choices were tried where they are fewer than {trials} trials: {', '.join(few)}"
