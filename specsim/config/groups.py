@@ -257,9 +257,10 @@ class Space:
     def ends(self, choice: Combination) -> list[str]:
         """Return in words which numbers of a choice above 1 are the least or the most that were to be tried."""
         found = []
-        for (*_, name), values, place in zip(self.values, self.values.values(), choice, strict=True):
+        for ((key, *below), values), place in zip(self.values.items(), choice, strict=True):
             value, numbers = values[place], all(type(each) in (int, float) for each in values)
             if numbers and value > 1 and value in (min(values), max(values)) and len(values) > 1:
+                name = ".".join([key.rpartition(".")[2], *below])
                 found.append(f"{name}={value} the {'most' if value == max(values) else 'least'}")
         return found
 

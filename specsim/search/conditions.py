@@ -120,6 +120,11 @@ def _halves(trace: Trace, asked: int, objects: Objects) -> Parts:
     return Parts({"requests": str(kept), "trace": tuning}, {"requests": str(kept), "trace": judging}, clients, (said,))
 
 
+def several_kinds(settings: Settings) -> bool:
+    """Return whether servers are of several kinds: no single number of them is searched, nor are flags written."""
+    return settings.split.prefill is not None or bool(settings.replica_profiles)
+
+
 def rate_of(settings: Settings, experiment: Experiment) -> float | None:
     """Return the rate of arrivals, requests/s; None where clients wait for their answers."""
     if settings.concurrency is not None:

@@ -29,7 +29,7 @@ from specsim.runs.objects import Objects
 from specsim.runs.plan import checked, plan
 from specsim.runs.prepare import prepare
 from specsim.runs.sweep import in_order, run_all, together
-from specsim.search.conditions import Condition, conditions, error_of, rate_of, split
+from specsim.search.conditions import Condition, conditions, error_of, rate_of, several_kinds, split
 from specsim.search.exports import ENGINES, Inexpressible, exported, kind_of, server_of
 from specsim.search.find import check_whose, search
 from specsim.search.found import Found, judged
@@ -211,6 +211,8 @@ def tune(
     objects = Objects() if objects is None else objects
     runs = _Runs(point, objects, root, jobs, executor, progress, say)
     first, *_ = [runs.configured(name, {}, {}) for name in schedulers]
+    if goal.export and several_kinds(first.settings):
+        raise SpecsimError(f"export {goal.export}: split.prefill or replica_profiles; expected servers of one kind")
     searches = [Search(space_of(name, given), goal.trials) for name, given in {PLAIN: {}, **schedulers}.items()]
     if goal.of != THROUGHPUT:
         check_whose(goal.of, first)
@@ -414,8 +416,7 @@ def _carried(
     `given` is what those of the settings measured. None where no rate was found, or a few more than seem needed do not.
     """
     target, typed = judge.goal.target, first.settings.replicas
-    of_kinds = first.settings.split.prefill is not None or first.settings.replica_profiles
-    if found is None or rate is None or of_kinds:
+    if found is None or rate is None or several_kinds(first.settings):
         return _Fleet(None, 0, None, typed)
     lines = dict(zip(searched, found.lines, strict=True))
     each_carries = {place: (found.capacity(line).keeps or 0.0) / typed for place, line in lines.items()}
@@ -449,11 +450,7 @@ def _carried(
 
 
 def _exported(
-    judge: _Judge,
-    asof: Mapping[int, Judgement],
-    first: Configured,
-    profile: Profile,
-    carried: _Fleet,
+    judge: _Judge, asof: Mapping[int, Judgement], first: Configured, profile: Profile, carried: _Fleet
 ) -> tuple[Export | None, list[str]]:
     """Return the best candidate that the engine can express, run back, and lines about it and those before it."""
     engine, said = judge.goal.export, list[str]()
