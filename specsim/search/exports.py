@@ -47,7 +47,8 @@ ADAPTIVE = ("EAGLE", "EAGLE3", "NEXTN")
 """The algorithms whose steps SGLang changes: it starts any other with fixed ones, and warns in its log alone."""
 BLOCKS = {"DFLASH": ("num-draft-tokens", 1), "DSPARK": ("dspark-block-size", 0)}
 """SGLang's flag of the algorithms that draft in one pass, and the tokens that it counts beside the drafts."""
-AFTER_1_2 = ("draft_len_schedule", "acceptance_rate_threshold")
+ENDS = ("acceptance_rate_window_size", "acceptance_rate_threshold")
+AFTER_1_2 = ("draft_len_schedule", *ENDS[1:])
 """Keys that TensorRT-LLM 1.2 reads by the first batch size of a length, or has under another name."""
 HEAD = "head"
 WITHOUT_MODEL = ("mtp", "lookup", "suffix")
@@ -207,7 +208,7 @@ def _scheduled(part: Mapping[str, Any], most: int, seqs: int) -> tuple[Ranges, t
     table = {concurrency: most} if concurrency is not None else {} if schedule is None else checked_schedule(schedule)
     firsts = [1, *(last + 1 for last in table)]
     lengths = [*table.values(), 0] if table else [most]
-    window, threshold = part["acceptance_rate_window_size"], part["acceptance_rate_threshold"]
+    window, threshold = (part[key] for key in ENDS)
     ends = (int(window), float(threshold)) if window and threshold is not None else None
     return _whole([[first, first, k] for first, k in zip(firsts, lengths, strict=True)], most, seqs), ends
 
@@ -296,19 +297,14 @@ def _trtllm(policy: Policy, kind: str, has_model: bool, server: Deployment) -> E
         # Up to 1.2 this key sets the other one, and is 1 where it is left out; later releases take either.
         own |= {"num_nextn_predict_layers": policy.most} if kind == "MTP" else {}
         own |= {"speculative_model": server.draft} if has_model else {}
-        told: dict[str, Any] = {"num_speculative_tokens": policy.most}
-        told["speculation.acceptance_rate_window_size"] = told["speculation.acceptance_rate_threshold"] = None
-        told["speculation.draft_len_schedule"] = None
-        if len(policy.ranges) > 1:
-            kept = policy.ranges[:-1] if policy.ranges[-1][2] == 0 else policy.ranges
-            own["draft_len_schedule"] = {last: k for _, last, k in kept}
-            told["speculation.draft_len_schedule"] = [[last, k] for _, last, k in kept]
-        if policy.ends is not None:
-            own["acceptance_rate_window_size"], own["acceptance_rate_threshold"] = policy.ends
-            told["speculation.acceptance_rate_window_size"] = policy.ends[0]
-            told["speculation.acceptance_rate_threshold"] = policy.ends[1]
+        kept = policy.ranges[:-1] if policy.ranges[-1][2] == 0 else policy.ranges
+        table = [[last, k] for _, last, k in kept] if len(policy.ranges) > 1 else None
+        rule = {"draft_len_schedule": table, **dict(zip(ENDS, policy.ends or (None, None), strict=True))}
+        told = {f"speculation.{key}": value for key, value in rule.items()}
+        own |= {key: value for key, value in rule.items() if value is not None}
+        own |= {"draft_len_schedule": {last: k for last, k in table}} if table else {}
         content = {"speculative_config": own, **content}
-        back = "trtllm_schedule", {**told, **policy.limits}
+        back = "trtllm_schedule", {"num_speculative_tokens": policy.most, **told, **policy.limits}
     split = server.split("tensor_parallel_size", "pipeline_parallel_size", "moe_expert_parallel_size")
     newer = [key for key in AFTER_1_2 if key in content.get("speculative_config", ())]
     note = f"# {', '.join(newer)}: as TensorRT-LLM reads them after 1.2\n" if newer else ""
