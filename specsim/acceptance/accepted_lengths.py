@@ -34,8 +34,12 @@ DRAFTED = ("k", "per_step_drafted", "num_spec_tokens")
 PROPOSED = ("num_draft_tokens", "total_draft_tokens", "spec_num_proposed_drafts", "spec_draft_token_num")
 COUNTED = re.compile(rf"""['"]({"|".join((*HISTOGRAM, *PROPOSED))})['"]: (\[[\d, ]*\]|\d+)""")
 """Counts in a line of SGLang's request log as text, which prints Python's own mappings."""
-LOGGED = re.compile(r"Drafted: (\d+) tokens, Per-position acceptance rate: ([\d.]+(?:, [\d.]+)*)")
+LOGGED = re.compile(
+    r"(?:Accepted: (\d+) tokens, )?Drafted: (\d+) tokens, Per-position acceptance rate: ([\d.]+(?:, [\d.]+)*)"
+)
 """Counts in a line of vLLM's log."""
+ROUNDED = 1.02
+"""Of the drafts that tokens and rates tell, which are written with three decimals, how far they lie apart at most."""
 MEANS = re.compile(
     r"Decode batch.*?#running-req: (\d+),.*?accept len: (\d+\.\d+)|sglang:spec_accept_length(?:\{[^}]*\})? (\d+\.\d+)"
 )
@@ -83,7 +87,7 @@ def verifications(text: str, source: str, k: int | None, field: str | None) -> t
             if isinstance(item, str):
                 item = _counts(item)
             if isinstance(item, str):
-                intervals += [_logged(node, *each) for each in LOGGED.findall(item) if int(each[0])]
+                intervals += [_logged(node, *each) for each in LOGGED.findall(item) if int(each[1])]
                 scraped |= {each[:2]: float(each[2]) for each in SCRAPED.findall(item)}
                 continue
             if isinstance(item, Mapping) and item.get(RATES):
@@ -117,10 +121,12 @@ def _counts(line: str) -> Any:
     return {name: json.loads(value) for name, value in COUNTED.findall(line)} or line
 
 
-def _logged(node: CheckedMapping, drafted: str, rates: str) -> Verified:
-    """Return the verifications of an interval of vLLM's log."""
+def _logged(node: CheckedMapping, accepted: str, drafted: str, rates: str) -> Verified:
+    """Return the verifications of an interval of vLLM's log; those of shorter drafts show in the accepted tokens."""
     right = np.array([1.0, *map(float, rates.split(", "))])
-    return _of_server(node, right * int(drafted) / (len(right) - 1))
+    full, told = int(drafted) / (len(right) - 1), int(accepted or 0) / max(right[1:].sum(), LEAST_RATE)
+    shorter = told > ROUNDED * full
+    return _of_server(node, right * (told if shorter else full), int(drafted) if shorter else None)
 
 
 def _scraped(node: CheckedMapping, counters: Mapping[tuple[str, str], float]) -> list[Verified]:
