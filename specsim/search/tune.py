@@ -222,24 +222,21 @@ def tune(
     judge = _Judge(runs, goal, parts.judging, _finalists(searches, runs, alone=len(schedulers) == 1))
     candidates, given = judge.ranked()
     plain_at = next(place for place, each in enumerate(candidates) if each.scheduler == PLAIN)
-    second = min(1, len(candidates) - 1)
-    shown, error, judgements = sorted({0, second, plain_at}), error_of(profile), {AS_GIVEN: given}
+    shown, error, judgements = sorted({0, min(1, len(candidates) - 1), plain_at}), error_of(profile), {AS_GIVEN: given}
     further = conditions(first, rate, error[0], parts.clients, attainment=goal.of != THROUGHPUT)
     for each in further if goal.sensitivity else ():
         say(f"judging: {each.said}")
         judgements[each.said] = judge.under(each, shown, given, plain_at)
-    searched, found = sorted({0, plain_at or second, overtaker(judgements)[1]}), None
+    searched, found = sorted({0, plain_at or shown[-1], overtaker(judgements)[1]}), None
     if goal.sensitivity and rate is not None and goal.of != THROUGHPUT:
         found = _highest(judge, searched, rate, kept=float(given[0].measure.mean()) >= goal.target)
     carried = _carried(judge, searched, found, rate, first, given[0])
     trials = {each.space.scheduler: len(each.scores) for each in searches}
     export, lines = _exported(judge, given, first, profile, carried)
-    if goal.of != THROUGHPUT and given[0].measure.min() == 1:
-        lines.append("every run of the best attains 100%: its time per token chose it; a higher rate tells more")
+    lines += _chosen(searches, goal, candidates[0], given[0])
     if found is not None:
         lines += _doubts(found, [candidates[place].label for place in searched], given[0], goal)
-    lines += _tried(searches, goal.trials, candidates[0])
-    notes = [*parts.notes, *experiment.notes, *experiment.drafting_notes, *lines]
+    notes = [*parts.notes, *experiment.notes, *experiment.drafting_notes, *lines, *_fewer(searches, goal.trials)]
     told = goal.of, goal.target, rate, trials, candidates, judgements, *error, found, searched, profile.gpus, *carried
     stands_in = [*filter(None, [stand_in(experiment.source.name, experiment.source.origin)])]
     return Tuned(*told, experiment.known_drafts, export, stands_in, [*notes, *together(runs.notes)])
@@ -480,11 +477,16 @@ def _exported(
     return None, [*said, f"export {engine}: nothing is written: it can express none of them"]
 
 
-def _tried(searches: Sequence[Search], trials: int, best: Candidate) -> Iterator[str]:
-    """Yield where the best has a value at an end of those that were tried, and whose choices were fewer than trials."""
+def _chosen(searches: Sequence[Search], goal: Goal, best: Candidate, given: Judgement) -> Iterator[str]:
+    """Yield what chose the best where its measure did not, and where it has a value at an end of those tried."""
+    if goal.of != THROUGHPUT and given.measure.min() == 1:
+        yield "every run of the best attains 100%: its time per token chose it; a higher rate tells more"
     of = next(each for each in searches if each.space.scheduler == best.scheduler)
     if ends := of.space.ends(next(each for each in of.scores if of.space.settings(each) == best.settings)):
         yield f"{best.label}: of the values that were tried {', '.join(ends)}; scheduler.KEY=... tries others"
+
+
+def _fewer(searches: Sequence[Search], trials: int) -> Iterator[str]:
     few = [f"{each.space.scheduler} {len(each.scores)}" for each in searches if len(each.scores) < trials]
     if few:
         yield f"all choices were tried where they are fewer than {trials} trials: {', '.join(few)}"
