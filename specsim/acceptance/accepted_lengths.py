@@ -34,14 +34,19 @@ DRAFTED = ("k", "per_step_drafted", "num_spec_tokens")
 PROPOSED = ("num_draft_tokens", "total_draft_tokens", "spec_num_proposed_drafts", "spec_draft_token_num")
 COUNTED = re.compile(rf"""['"]({"|".join((*HISTOGRAM, *PROPOSED))})['"]: (\[[\d, ]*\]|\d+)""")
 """Counts in a line of SGLang's request log as text, which prints Python's own mappings."""
-LOGGED = re.compile(r"Drafted: (\d+) tokens, Per-position acceptance rate: ([\d.]+(?:, [\d.]+)*)")
+LOGGED = re.compile(
+    r"(?:Accepted: (\d+) tokens, )?Drafted: (\d+) tokens, Per-position acceptance rate: ([\d.]+(?:, [\d.]+)*)"
+)
 """Counts in a line of vLLM's log."""
+ROUNDED = 1.02
+"""Of the drafts that tokens and rates tell, which are written with three decimals, how far they lie apart at most."""
 MEANS = re.compile(
     r"Decode batch.*?#running-req: (\d+),.*?accept len: (\d+\.\d+)|sglang:spec_accept_length(?:\{[^}]*\})? (\d+\.\d+)"
 )
 """The requests of a batch and the mean length in a line of SGLang's log, or the mean length of its /metrics."""
-SCRAPED = re.compile(r"vllm:spec_decode_num_(drafts|accepted_tokens_per_pos)_total\{([^}]*)\} ([\d.e+-]+)")
-DRAFTS, RATES = "spec_decode_num_drafts", "spec_decode_per_position_acceptance_rates"
+SCRAPED = re.compile(r"vllm:spec_decode_num_(drafts|draft_tokens|accepted_tokens_per_pos)_total\{([^}]*)\} ([\d.e+-]+)")
+DRAFTS, TOKENS = "spec_decode_num_drafts", "spec_decode_draft_tokens"
+RATES = "spec_decode_per_position_acceptance_rates"
 """Keys of a result of `vllm bench serve`."""
 POSITION = re.compile(r'position="(\d+)"')
 """Counters of vLLM's /metrics."""
@@ -82,13 +87,14 @@ def verifications(text: str, source: str, k: int | None, field: str | None) -> t
             if isinstance(item, str):
                 item = _counts(item)
             if isinstance(item, str):
-                intervals += [_logged(node, *each) for each in LOGGED.findall(item) if int(each[0])]
+                intervals += [_logged(node, *each) for each in LOGGED.findall(item) if int(each[1])]
                 scraped |= {each[:2]: float(each[2]) for each in SCRAPED.findall(item)}
                 continue
             if isinstance(item, Mapping) and item.get(RATES):
                 result = CheckedMapping(node.source, "", item)
                 right = np.array([1.0, *result.numbers(RATES, 1)])
-                intervals.append(_of_server(result, right * result.whole(DRAFTS, 1)))
+                tokens = result.whole(TOKENS, 0) if result.given(TOKENS) else None
+                intervals.append(_of_server(result, right * result.whole(DRAFTS, 1), tokens))
                 continue
             found = _verified(item, node, k, field)
         except (ValueError, RecursionError) as error:
@@ -115,15 +121,18 @@ def _counts(line: str) -> Any:
     return {name: json.loads(value) for name, value in COUNTED.findall(line)} or line
 
 
-def _logged(node: CheckedMapping, drafted: str, rates: str) -> Verified:
-    """Return the verifications of an interval of vLLM's log."""
+def _logged(node: CheckedMapping, accepted: str, drafted: str, rates: str) -> Verified:
+    """Return the verifications of an interval of vLLM's log; those of shorter drafts show in the accepted tokens."""
     right = np.array([1.0, *map(float, rates.split(", "))])
-    return _of_server(node, right * int(drafted) / (len(right) - 1))
+    full, told = int(drafted) / (len(right) - 1), int(accepted or 0) / max(right[1:].sum(), LEAST_RATE)
+    shorter = told > ROUNDED * full
+    return _of_server(node, right * (told if shorter else full), int(drafted) if shorter else None)
 
 
 def _scraped(node: CheckedMapping, counters: Mapping[tuple[str, str], float]) -> list[Verified]:
     """Return the verifications that the last scrape of a server's /metrics tells of, all its engines together."""
     held: dict[int, float] = {}
+    tokens = sum(value for (name, _), value in counters.items() if name == "draft_tokens")
     for (name, labels), value in counters.items():
         position = POSITION.search(labels)
         if name == "drafts" or position:
@@ -133,16 +142,21 @@ def _scraped(node: CheckedMapping, counters: Mapping[tuple[str, str], float]) ->
         return []
     if sorted(held) != list(range(-1, len(held) - 1)):
         node.refuse("", "a draft position before the last has no counter of accepted tokens")
-    return [_of_server(node, np.array([held[place] for place in sorted(held)]))]
+    return [_of_server(node, np.array([held[place] for place in sorted(held)]), tokens or None)]
 
 
-def _of_server(node: CheckedMapping, held: Floats) -> Verified:
-    """Return the verifications of a server from drafts and tokens that were right by draft position, (k + 1,)."""
+def _of_server(node: CheckedMapping, held: Floats, tokens: float | None = None) -> Verified:
+    """Return the verifications of a server from drafts and tokens that were right by draft position, (k + 1,).
+
+    `tokens` are all that it drafted, fewer than k a draft where lengths differ; None: it does not say.
+    """
     if len(held) > MOST_POSITIONS + 1:
         node.refuse("", f"{len(held) - 1} draft positions; expected at most {MOST_POSITIONS}")
     if not np.isfinite(held).all() or (np.diff(held) > 0).any():
         node.refuse("", "more tokens accepted at a draft position than at the one before")
-    return Verified("", len(held) - 1, held[1:], held[:-1])
+    k = len(held) - 1
+    short = 0.0 if tokens is None else max(k * float(held[0]) - tokens, 0.0)
+    return Verified("", k, held[1:], held[:-1], round(short))
 
 
 def _verified(item: Any, node: CheckedMapping, k: int | None, field: str | None) -> Verified | None:

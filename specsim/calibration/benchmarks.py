@@ -20,6 +20,10 @@ SPECULATED = ("spec_decode_acceptance_rate", "accept_length")
 """Keys of a server that speculates, of vLLM's and SGLang's results."""
 OF_VLLM = ("spec_decode_per_position_acceptance_rates", "spec_decode_acceptance_length")
 """Keys by which vLLM's client tells the draft tokens of a step, by how many rates it lists, and what a step brings."""
+ALIKE = 0.95
+"""Of the tokens of full drafts, the share below which drafts differ in length: a table by batch size, an n-gram."""
+PATTERNS = ("arrival_pattern", "request_rate_mode")
+"""Of aiperf's arrivals, a Poisson process where it does not say; `arrival_smoothness` is vLLM's burstiness."""
 NAMES = frozenset({"completed", *TOTALS.values()})
 
 
@@ -48,6 +52,8 @@ def drafted(result: Result) -> tuple[int | None, Any, str | None]:
         names = ("num_draft_tokens", "num_steps", "eagle_topk")
         tokens, steps, width = (_at(result, "server_info", f"speculative_{name}") for name in names)
         k = tokens - 1 if isinstance(tokens, int) else steps
+        if _at(result, "server_info", "speculative_adaptive"):
+            return None, None, f"{key} of steps that adapt (speculative_adaptive); expected that of a fixed number"
         if width not in (None, 1):
             return None, None, f"{key} of trees (speculative_eagle_topk {width}); expected that of chains"
         if not isinstance(k, int) or k < 1:
@@ -57,7 +63,11 @@ def drafted(result: Result) -> tuple[int | None, Any, str | None]:
     lacking = [each for each in OF_VLLM if key and each not in result]
     said = f"{key}, but no {lacking[0]}: what a step drafts and brings is not known" if lacking else None
     positions, length = (result.get(each) for each in OF_VLLM)
-    return len(positions) if isinstance(positions, list) else None, length, said
+    k = len(positions) if isinstance(positions, list) else None
+    tokens, drafts = (number(result.get(f"spec_decode_{each}")) for each in ("draft_tokens", "num_drafts"))
+    if k and tokens and drafts and tokens < ALIKE * k * drafts:
+        said = f"drafts of {tokens / drafts:.3g} tokens on average and up to {k}; expected those of one length"
+    return k, length, said
 
 
 def _objects(text: str) -> list[Any]:
@@ -104,7 +114,7 @@ def _of_guidellm(benchmark: Any) -> Result:
 def _of_aiperf(summary: Result) -> Result:
     """Return a summary of aiperf or genai-perf, whose inter-token latency is (latency - TTFT) / (tokens - 1).
 
-    The latter sends requests of a rate at even gaps.
+    The latter sends requests of a rate at even gaps, the former by its arrival pattern.
     """
     names = {"isl": "input_sequence_length", "osl": "output_sequence_length"}
     names |= {"ttft": "time_to_first_token", "tpot": "inter_token_latency"}
@@ -114,7 +124,9 @@ def _of_aiperf(summary: Result) -> Result:
     genai = _at(given, "perf_analyzer", "stimulus") or given
     clients, rate = (_at(genai if load is None else load, key) for key in ("concurrency", "request_rate"))
     sent = {BENCH: clients, RATE: inf if rate is None and clients is not None else rate}
-    sent |= {"burstiness": inf} if load is None and rate is not None else {}
+    pattern = "constant" if load is None else next((each for name in PATTERNS if (each := _at(load, name))), None)
+    sent |= {"burstiness": _at(load, "arrival_smoothness") or 1.0 if pattern == "gamma" else 1.0}
+    sent |= {"burstiness": inf} if pattern == "constant" and rate is not None else {}
     return {**_result(_at(summary, "request_count", "avg"), means), **sent}
 
 

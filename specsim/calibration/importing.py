@@ -51,7 +51,7 @@ LEAST_POINTS = 15
 STARTS, ROW_START = "start_times", "request_start_time"
 READ = (*LENGTHS, STARTS, "queue_times")
 """Lists of a result of `vllm bench serve` that make a trace."""
-SERVED = re.compile(r"(speculative_\w+)=(\d+)")
+SERVED = re.compile(r"(speculative_\w+)=(\d+|True)")
 """Settings in the line of SGLang's log that tells its arguments."""
 SERVER_START = re.compile(r"^(?=.*speculative_num_steps=)", re.MULTILINE)
 """Where that line begins: a log may hold several runs of a server."""
@@ -168,7 +168,7 @@ def _read(file: Path, found: Sequence[Result], how: How, held: Holdings) -> None
         served[info] = served.get(info, "") + part
     for info, part in served.items():
         if (length := mean_length(part)) is not None:
-            settings = {name: int(value) for name, value in info}
+            settings = {name: value == "True" or int(value) for name, value in info}
             _read_length(file, {"accept_length": length, "server_info": settings}, held)
     try:
         tables = [(table, _called(table, how, held)) for table in _tables(file, found)]

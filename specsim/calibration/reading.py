@@ -175,7 +175,8 @@ def _point(place: int, result: Mapping[str, Any], rows: TableRows) -> dict[str, 
         rows.damage.add(place, lacking)
     if result.get("failed"):
         rows.note(f"{rows.damage.file}: {result['failed']} requests failed; the means are of the others")
-    if any(len(set(result[name])) > 1 for name in LENGTHS if isinstance(result.get(name), list)):
+    # A request that failed is listed with 0 tokens.
+    if any(len({*result[name]} - {0}) > 1 for name in LENGTHS if isinstance(result.get(name), list)):
         rows.note(f"{rows.damage.file}: lengths vary; every request is taken to have their means")
     cells: dict[str, object] = {key: result.get(key) for key in KEYS}
     for name, total in TOTALS.items():

@@ -6,17 +6,22 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.acceptance.curves import Curve, level_rates
+from specsim.acceptance.positions import SPREAD
 from specsim.latency.model import ModelLatency
 from specsim.pass_shape import PassShape, PassShapes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+LEVELS = 16
+"""Of requests by how often their drafts are right, each as frequent."""
 
 
 class BenchLoad(NamedTuple):
@@ -25,8 +30,8 @@ class BenchLoad(NamedTuple):
     A closed loop has clients that each wait for their answer. An open loop has `concurrency` 0 and `rate` requests a
     second in a Poisson process. With a `shortest_share` below 1, each length is drawn evenly between this share of it
     and itself, as the option ``--random-range-ratio`` of InferenceMAX's client draws it.
-    With speculation each step drafts chains of `drafts` tokens, and brings `acceptance_length` tokens of a request on
-    average: each draft is right behind a right one at the same rate.
+    With speculation each step drafts chains of `drafts` tokens, and brings `acceptance_length` tokens on average over
+    all steps. Each draft of a request is right behind a right one at a rate of the request's own.
     """
 
     isl: int
@@ -56,23 +61,32 @@ class BenchLoad(NamedTuple):
         """Return the steps in which each request decodes the tokens behind its first, drawn where it speculates."""
         if not self.drafts:
             return [most - 1 for most in osl.tolist()]
-        reached = self._rate() ** np.arange(self.drafts + 2)
-        reached[-1] = 0
+        right = np.cumprod(_level_rates(self.drafts, self.acceptance_length), axis=1)
+        reached = np.pad(np.pad(right, ((0, 0), (1, 0)), constant_values=1), ((0, 0), (0, 1)))
         draw, brought = np.random.default_rng([*self[:4], 2]), np.arange(1, self.drafts + 2)
-        ends = (draw.choice(brought, most - 1, p=-np.diff(reached)).cumsum() for most in osl.tolist())
+        levels = draw.permutation(self.requests) * LEVELS // self.requests
+        each = zip(osl.tolist(), -np.diff(reached[levels], axis=1), strict=True)
+        ends = (draw.choice(brought, most - 1, p=shares).cumsum() for most, shares in each)
         return [int(np.searchsorted(end, len(end))) + 1 for end in ends]
-
-    def _rate(self) -> float:
-        """Return the rate at which a draft is right that brings the acceptance length."""
-        from scipy.optimize import brentq
-
-        positions, accepted = np.arange(1, self.drafts + 1), self.acceptance_length - 1
-        return float(brentq(lambda rate: (rate**positions).sum() - accepted, 0, 1))
 
     @property
     def sent(self) -> str:
         """The offered load: the clients, or the rate."""
         return f"rate {self.rate:g}" if self.rate else f"concurrency {self.concurrency}"
+
+
+@lru_cache(maxsize=512)
+def _level_rates(drafts: int, acceptance_length: float) -> Floats:
+    """Return the rate at which a draft is right behind right ones, of each level of requests, (LEVELS, drafts).
+
+    Rates of requests spread as those of an acceptance that says nothing of it; all verifications bring the length.
+    """
+    from scipy.optimize import brentq
+
+    positions, accepted = np.arange(1, drafts + 1), acceptance_length - 1
+    rate = float(brentq(lambda rate: (rate**positions).sum() - accepted, 0, 1))
+    spread = SPREAD if 0 < rate < 1 else 0.0
+    return level_rates(Curve((rate,) * drafts, 0.0, spread, 0.0, chain=drafts), LEVELS)
 
 
 class Door(NamedTuple):

@@ -254,6 +254,16 @@ class Space:
             holder[name] = values[place]
         return found
 
+    def ends(self, choice: Combination) -> list[str]:
+        """Return in words which numbers of a choice above 1 are the least or the most that were to be tried."""
+        found = []
+        for ((key, *below), values), place in zip(self.values.items(), choice, strict=True):
+            value, numbers = values[place], all(type(each) in (int, float) for each in values)
+            if numbers and value > 1 and value in (min(values), max(values)) and len(values) > 1:
+                name = ".".join([key.rpartition(".")[2], *below])
+                found.append(f"{name}={value} the {'most' if value == max(values) else 'least'}")
+        return found
+
 
 def space_of(scheduler: str, given: Mapping[str, Sequence[Any]]) -> Space:
     """Return what a search tries of a scheduler: what its file declares, and the `given` values in its place.

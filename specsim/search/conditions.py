@@ -127,6 +127,11 @@ def _sessions(trace: Trace, rows: Bools) -> int:
     return int(rows.sum()) if trace.session is None or trace.delay_s is None else len(np.unique(trace.session[rows]))
 
 
+def several_kinds(settings: Settings) -> bool:
+    """Return whether servers are of several kinds: no single number of them is searched, nor are flags written."""
+    return settings.split.prefill is not None or bool(settings.replica_profiles)
+
+
 def rate_of(settings: Settings, experiment: Experiment) -> float | None:
     """Return the rate of arrivals, requests/s; None where clients wait for their answers."""
     if settings.concurrency is not None:

@@ -1,8 +1,8 @@
 """A tuned policy in the settings of a serving engine, and back.
 
-Sources: vLLM's docs/features/speculative_decoding/dynamic_speculative_decoding.md; SGLang's
-docs/advanced_features/adaptive_speculative_decoding.md; TensorRT-LLM's llmapi `DecodingBaseConfig` (PR 10860). GPUs:
-vLLM's docs/serving/expert_parallel_deployment.md; SGLang's docs/advanced_features/server_arguments.md; `BaseLlmArgs`.
+Sources: vLLM's config/speculative.py and docs/features/speculative_decoding/dynamic_speculative_decoding.md; SGLang's
+arg_groups/speculative_hook.py and speculative/adaptive_spec_params.py; TensorRT-LLM's llmapi `DecodingBaseConfig` (PR
+10860). GPUs: vLLM's docs/serving/expert_parallel_deployment.md; SGLang's `check_server_args`; `BaseLlmArgs`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,23 @@ DRAFTERS = {
     "eagle": ("eagle", "EAGLE", None),
     "eagle3": ("eagle3", "EAGLE3", "Eagle3"),
     "mtp": ("mtp", "NEXTN", "MTP"),
-    "dflash": ("dflash", None, "DFlash"),
+    "p_eagle": ("p_eagle", None, None),
+    "dflash": ("dflash", "DFLASH", "DFlash"),
+    "dspark": ("dspark", "DSPARK", "DSpark"),
     "lookup": ("ngram", None, "NGram"),
     "medusa": ("medusa", None, None),
     "suffix": ("suffix", None, None),
 }
 """The engines' names of each drafter, in the order of `ENGINES`; None: not with settings of a chain."""
+PARALLEL_EAGLE = {"method": "eagle3", "parallel_drafting": True}
+"""vLLM's settings of P-EAGLE, in the place of a method of its own."""
+ADAPTIVE = ("EAGLE", "EAGLE3", "NEXTN")
+"""The algorithms whose steps SGLang changes: it starts any other with fixed ones, and warns in its log alone."""
+BLOCKS = {"DFLASH": ("num-draft-tokens", 1), "DSPARK": ("dspark-block-size", 0)}
+"""SGLang's flag of the algorithms that draft in one pass, and the tokens that it counts beside the drafts."""
+ENDS = ("acceptance_rate_window_size", "acceptance_rate_threshold")
+AFTER_1_2 = ("draft_len_schedule", *ENDS[1:])
+"""Keys that TensorRT-LLM 1.2 reads by the first batch size of a length, or has under another name."""
 HEAD = "head"
 WITHOUT_MODEL = ("mtp", "lookup", "suffix")
 ENGINES = tuple(MAKERS)
@@ -49,7 +60,7 @@ class Policy(NamedTuple):
 
     Attributes
     ----------
-    ranges : draft tokens by batch size. adaptive : SGLang's candidate steps, in the place of the ranges.
+    ranges : draft tokens by batch size, the most of them where they adapt. adaptive : SGLang's candidate steps.
     steps : the candidate at the beginning. ends : the window and the acceptance rate below which speculation ends.
     limits : those of a batch that it states.
     """
@@ -140,7 +151,7 @@ def exported(candidate: Candidate, drafter: str, engine: str, server: Deployment
     """
     policy = policy_of(candidate.keys)
     method = DRAFTERS.get(drafter, (None,) * len(ENGINES))[ENGINES.index(engine)]
-    if method is None and (policy.most or policy.adaptive):
+    if method is None and policy.most:
         raise Inexpressible(f"{engine} has no settings for drafter={drafter}")
     writers: Mapping[str, Callable[[Policy, str, bool, Deployment], Export]]
     writers = {"vllm": _vllm, "sglang": _sglang, "trtllm": _trtllm}
@@ -166,11 +177,13 @@ def policy_of(keys: Mapping[str, Any]) -> Policy:
         given = part["speculative_adaptive_config"]
         adaptive, steps = DEFAULT if given is None else given, int(keys["speculative_num_steps"])
         slots = checked_slots(dict(adaptive))
+        candidates = sorted({each for slot in slots.values() for each in slot.candidate_steps})
+        # SGLang refuses other steps; where none are given it begins with the middle ones.
+        steps = steps if steps in candidates else candidates[len(candidates) // 2]
+        ranges = [[1, seqs, candidates[-1]]]
         if all(len(each.candidate_steps) == 1 for each in slots.values()):
-            ranges, adaptive = (
-                _whole([[size, size, each.candidate_steps[0]] for size, each in slots.items()], 64, seqs),
-                None,
-            )
+            fixed, adaptive = [[size, size, each.candidate_steps[0]] for size, each in slots.items()], None
+            ranges = _whole(fixed, candidates[-1], seqs)
     elif target:
         raise Inexpressible("it decides by more than batch size and acceptance")
     limits = {key: keys[key] for key in (TOKENS, SEQS) if keys.get(key) is not None}
@@ -195,7 +208,7 @@ def _scheduled(part: Mapping[str, Any], most: int, seqs: int) -> tuple[Ranges, t
     table = {concurrency: most} if concurrency is not None else {} if schedule is None else checked_schedule(schedule)
     firsts = [1, *(last + 1 for last in table)]
     lengths = [*table.values(), 0] if table else [most]
-    window, threshold = part["acceptance_rate_window_size"], part["acceptance_rate_threshold"]
+    window, threshold = (part[key] for key in ENDS)
     ends = (int(window), float(threshold)) if window and threshold is not None else None
     return _whole([[first, first, k] for first, k in zip(firsts, lengths, strict=True)], most, seqs), ends
 
@@ -211,7 +224,8 @@ def _vllm(policy: Policy, method: str, has_model: bool, server: Deployment) -> E
     flags = _flags(server.split("tensor-parallel-size", "pipeline-parallel-size"))
     flags += ["--enable-expert-parallel"] if server.ep > 1 else []
     if policy.most:
-        config: dict[str, Any] = {"method": method, **({"model": server.draft} if has_model else {})}
+        config: dict[str, Any] = PARALLEL_EAGLE if method == "p_eagle" else {"method": method}
+        config = config | ({"model": server.draft} if has_model else {})
         config["num_speculative_tokens"] = policy.most
         if len(policy.ranges) > 1:
             config["num_speculative_tokens_per_batch_size"] = policy.ranges
@@ -225,12 +239,13 @@ def _vllm(policy: Policy, method: str, has_model: bool, server: Deployment) -> E
 def _startable(policy: Policy, method: str, server: Deployment) -> Policy:
     """Return a policy with no more sequences than fit into a step of tokens: vLLM refuses to start with more.
 
-    A draft model takes a further place of each sequence, DFlash one of each draft. Sources: vLLM's
-    `SchedulerConfig.verify_max_model_len` and `VllmConfig._set_max_num_scheduled_tokens`.
+    A draft model takes a further place of each sequence, DFlash one of each draft, other drafts of one pass one less.
+    Sources: vLLM's `SchedulerConfig.verify_max_model_len`, `VllmConfig._set_max_num_scheduled_tokens` and
+    `SpeculativeConfig.max_num_new_slots_for_drafting`.
     """
     known = server.limits(policy, TOKENS, SEQS)
-    slots = {"draft_model": min(policy.most, 1), "dflash": policy.most}.get(method, 0)
-    most = max(known.get(TOKENS, 0) // (1 + slots), 1)
+    slots = {"draft_model": 1, "dflash": policy.most, "dspark": policy.most - 1, "p_eagle": policy.most - 1}
+    most = max(known.get(TOKENS, 0) // (1 + (slots.get(method, 0) if policy.most else 0)), 1)
     fits = TOKENS not in known or known.get(SEQS, 0) <= most
     return policy if fits else policy._replace(limits={**policy.limits, SEQS: most})
 
@@ -238,16 +253,24 @@ def _startable(policy: Policy, method: str, server: Deployment) -> Policy:
 def _sglang(policy: Policy, algorithm: str, has_model: bool, server: Deployment) -> Export:
     if policy.ends is not None:
         raise Inexpressible("SGLang does not end speculation at a low acceptance rate")
+    if server.pp > 1 and policy.most:
+        raise Inexpressible("SGLang does not speculate in pipeline stages")
     flags = _flags(server.split("tp-size", "pp-size", "ep-size"))
     back, files = _by_table(policy), {}
-    if policy.most or policy.adaptive:
+    if policy.most:
         adaptive = policy.adaptive
         if adaptive is None and len(policy.ranges) > 1:
             adaptive = {str(first): {"candidate_steps": [k]} for first, _, k in policy.ranges}
-        steps = policy.steps if policy.adaptive is not None else policy.ranges[0][2]
-        model = [f"--speculative-draft-model-path {server.draft}"] if has_model else []
-        chain = [f"--speculative-num-steps {steps}", "--speculative-eagle-topk 1"]
-        flags += [f"--speculative-algorithm {algorithm}", *model, *chain, f"--speculative-num-draft-tokens {steps + 1}"]
+        if adaptive is not None and algorithm not in ADAPTIVE:
+            raise Inexpressible(f"SGLang changes the steps of {', '.join(ADAPTIVE)} alone, not of {algorithm}")
+        steps = policy.steps if policy.adaptive is not None else policy.most
+        chain = {"num-steps": steps, "eagle-topk": 1, "num-draft-tokens": steps + 1}
+        if algorithm in BLOCKS:
+            name, beside = BLOCKS[algorithm]
+            chain = {name: steps + beside}
+        flags.append(f"--speculative-algorithm {algorithm}")
+        flags += [f"--speculative-draft-model-path {server.draft}"] if has_model else []
+        flags += _flags({f"speculative-{name}": value for name, value in chain.items()})
         if adaptive is not None:
             flags += ["--speculative-adaptive", "--speculative-adaptive-config sglang.json"]
             files["sglang.json"] = json.dumps(adaptive, indent=2) + "\n"
@@ -271,22 +294,21 @@ def _trtllm(policy: Policy, kind: str, has_model: bool, server: Deployment) -> E
     back = _by_table(policy)
     if policy.most:
         own: dict[str, Any] = {"decoding_type": kind, "max_draft_len": policy.most}
+        # Up to 1.2 this key sets the other one, and is 1 where it is left out; later releases take either.
+        own |= {"num_nextn_predict_layers": policy.most} if kind == "MTP" else {}
         own |= {"speculative_model": server.draft} if has_model else {}
-        told: dict[str, Any] = {"num_speculative_tokens": policy.most}
-        told["speculation.acceptance_rate_window_size"] = told["speculation.acceptance_rate_threshold"] = None
-        told["speculation.draft_len_schedule"] = None
-        if len(policy.ranges) > 1:
-            kept = policy.ranges[:-1] if policy.ranges[-1][2] == 0 else policy.ranges
-            own["draft_len_schedule"] = {last: k for _, last, k in kept}
-            told["speculation.draft_len_schedule"] = [[last, k] for _, last, k in kept]
-        if policy.ends is not None:
-            own["acceptance_rate_window_size"], own["acceptance_rate_threshold"] = policy.ends
-            told["speculation.acceptance_rate_window_size"] = policy.ends[0]
-            told["speculation.acceptance_rate_threshold"] = policy.ends[1]
+        kept = policy.ranges[:-1] if policy.ranges[-1][2] == 0 else policy.ranges
+        table = [[last, k] for _, last, k in kept] if len(policy.ranges) > 1 else None
+        rule = {"draft_len_schedule": table, **dict(zip(ENDS, policy.ends or (None, None), strict=True))}
+        told = {f"speculation.{key}": value for key, value in rule.items()}
+        own |= {key: value for key, value in rule.items() if value is not None}
+        own |= {"draft_len_schedule": {last: k for last, k in table}} if table else {}
         content = {"speculative_config": own, **content}
-        back = "trtllm_schedule", {**told, **policy.limits}
+        back = "trtllm_schedule", {"num_speculative_tokens": policy.most, **told, **policy.limits}
     split = server.split("tensor_parallel_size", "pipeline_parallel_size", "moe_expert_parallel_size")
-    text = yaml_text({**split, **content}, sort_keys=False)
+    newer = [key for key in AFTER_1_2 if key in content.get("speculative_config", ())]
+    note = f"# {', '.join(newer)}: as TensorRT-LLM reads them after 1.2\n" if newer else ""
+    text = note + yaml_text({**split, **content}, sort_keys=False)
     return Export("trtllm", f"# trtllm-serve {server.model} --config trtllm.yaml\n{text}", {"trtllm.yaml": text}, *back)
 
 

@@ -29,7 +29,7 @@ from specsim.runs.objects import Objects
 from specsim.runs.plan import checked, plan
 from specsim.runs.prepare import prepare
 from specsim.runs.sweep import in_order, run_all, together
-from specsim.search.conditions import Condition, conditions, error_of, rate_of, split
+from specsim.search.conditions import Condition, conditions, error_of, rate_of, several_kinds, split
 from specsim.search.exports import ENGINES, Inexpressible, exported, kind_of, server_of
 from specsim.search.find import check_whose, search
 from specsim.search.found import Found, judged
@@ -95,9 +95,8 @@ class Search:
         from optuna.distributions import IntDistribution
         from optuna.trial import TrialState, create_trial
 
-        places = {
-            str(each): IntDistribution(0, len(values) - 1) for each, values in enumerate(self.space.values.values())
-        }
+        sizes = enumerate(map(len, self.space.values.values()))
+        places = {str(each): IntDistribution(0, size - 1) for each, size in sizes}
         for choice in list(self.scores)[len(study.get_trials(states=(TrialState.COMPLETE,))) :]:
             params = {str(each): place for each, place in enumerate(choice)}
             value = self.scores[choice][0].measure
@@ -122,9 +121,8 @@ def _study(drawn: int) -> Study:
         import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna.create_study(
-        direction="maximize", sampler=optuna.samplers.TPESampler(seed=0, n_startup_trials=max(drawn, 1))
-    )
+    sampler = optuna.samplers.TPESampler(seed=0, n_startup_trials=max(drawn, 1))
+    return optuna.create_study(direction="maximize", sampler=sampler)
 
 
 def halved(searches: Sequence[Search], seeds: Sequence[int], run: RunChoices, say: Callable[[str], None]) -> None:
@@ -213,6 +211,8 @@ def tune(
     objects = Objects() if objects is None else objects
     runs = _Runs(point, objects, root, jobs, executor, progress, say)
     first, *_ = [runs.configured(name, {}, {}) for name in schedulers]
+    if goal.export and several_kinds(first.settings):
+        raise SpecsimError(f"export {goal.export}: split.prefill or replica_profiles; expected servers of one kind")
     searches = [Search(space_of(name, given), goal.trials) for name, given in {PLAIN: {}, **schedulers}.items()]
     if goal.of != THROUGHPUT:
         check_whose(goal.of, first)
@@ -222,20 +222,18 @@ def tune(
     judge = _Judge(runs, goal, parts.judging, _finalists(searches, runs, alone=len(schedulers) == 1))
     candidates, given = judge.ranked()
     plain_at = next(place for place, each in enumerate(candidates) if each.scheduler == PLAIN)
-    second = min(1, len(candidates) - 1)
-    shown, error, judgements = sorted({0, second, plain_at}), error_of(profile), {AS_GIVEN: given}
+    shown, error, judgements = sorted({0, min(1, len(candidates) - 1), plain_at}), error_of(profile), {AS_GIVEN: given}
     further = conditions(first, rate, error[0], parts.clients, attainment=goal.of != THROUGHPUT)
     for each in further if goal.sensitivity else ():
         say(f"judging: {each.said}")
         judgements[each.said] = judge.under(each, shown, given, plain_at)
-    searched, found = sorted({0, plain_at or second, overtaker(judgements)[1]}), None
+    searched, found = sorted({0, plain_at or shown[-1], overtaker(judgements)[1]}), None
     if goal.sensitivity and rate is not None and goal.of != THROUGHPUT:
         found = _highest(judge, searched, rate, kept=float(given[0].measure.mean()) >= goal.target)
     carried = _carried(judge, searched, found, rate, first, given[0])
     trials = {each.space.scheduler: len(each.scores) for each in searches}
     export, lines = _exported(judge, given, first, profile, carried)
-    if goal.of != THROUGHPUT and given[0].measure.min() == 1:
-        lines.append("every run of the best attains 100%: its time per token chose it; a higher rate tells more")
+    lines += _chosen(searches, goal, candidates[0], given[0])
     if found is not None:
         lines += _doubts(found, [candidates[place].label for place in searched], given[0], goal)
     notes = [*parts.notes, *experiment.notes, *experiment.drafting_notes, *lines, *_fewer(searches, goal.trials)]
@@ -415,8 +413,7 @@ def _carried(
     `given` is what those of the settings measured. None where no rate was found, or a few more than seem needed do not.
     """
     target, typed = judge.goal.target, first.settings.replicas
-    of_kinds = first.settings.split.prefill is not None or first.settings.replica_profiles
-    if found is None or rate is None or of_kinds:
+    if found is None or rate is None or several_kinds(first.settings):
         return _Fleet(None, 0, None, typed)
     lines = dict(zip(searched, found.lines, strict=True))
     each_carries = {place: (found.capacity(line).keeps or 0.0) / typed for place, line in lines.items()}
@@ -450,11 +447,7 @@ def _carried(
 
 
 def _exported(
-    judge: _Judge,
-    asof: Mapping[int, Judgement],
-    first: Configured,
-    profile: Profile,
-    carried: _Fleet,
+    judge: _Judge, asof: Mapping[int, Judgement], first: Configured, profile: Profile, carried: _Fleet
 ) -> tuple[Export | None, list[str]]:
     """Return the best candidate that the engine can express, run back, and lines about it and those before it."""
     engine, said = judge.goal.export, list[str]()
@@ -482,6 +475,15 @@ def _exported(
         routed = first.chosen.router.name if servers > 1 else None
         return found._replace(of=place, measure=measure, servers=servers, router=routed), said
     return None, [*said, f"export {engine}: nothing is written: it can express none of them"]
+
+
+def _chosen(searches: Sequence[Search], goal: Goal, best: Candidate, given: Judgement) -> Iterator[str]:
+    """Yield what chose the best where its measure did not, and where it has a value at an end of those tried."""
+    if goal.of != THROUGHPUT and given.measure.min() == 1:
+        yield "every run of the best attains 100%: its time per token chose it; a higher rate tells more"
+    of = next(each for each in searches if each.space.scheduler == best.scheduler)
+    if ends := of.space.ends(next(each for each in of.scores if of.space.settings(each) == best.settings)):
+        yield f"{best.label}: of the values that were tried {', '.join(ends)}; scheduler.KEY=... tries others"
 
 
 def _fewer(searches: Sequence[Search], trials: int) -> Iterator[str]:

@@ -272,10 +272,8 @@ def test_a_mistake_in_the_points_of_a_sweep_is_told_before_anything_runs(run_ref
         ("find trace=poisson --target 90", "--target 90: expected a share above 0 up to 1, or a percentage"),
         ("find trace=poisson --rates 3", "--rates 3: expected LOW..HIGH in requests/s, such as 0.5..64"),
         ("find trace=poisson --rates 3..1", "--rates 3..1: expected LOW..HIGH in requests/s, such as 0.5..64"),
-        *(
-            (f"find {word} 3", "find chooses it; expected --rates LOW..HIGH")
-            for word in ("rps=3", "qps=3", "--request-rate")
-        ),
+        *((f"find {each} 3", "find chooses it; expected --rates LOW") for each in ("rps=3", "qps=3", "--request-rate")),
+        (f"tune trace=poisson --schedulers vllm_spec --export vllm replicas=2 {LINK}", "expected servers of one kind"),
         *((f"{verb} output_dir=x", f"{verb} chooses it; expected --out DIR") for verb in ("find", "tune")),
         ("find --seed 3", "--seed: settings have no dashes; expected seed=VALUE"),
         ("find --until 3", "--until: unknown; `specsim run` has --until WIDTH beside -m"),

@@ -94,7 +94,7 @@ ANSWER = [
     f"4.4% more or less ({COMPOSED}), or ",
     "drafts bring 3.8% less or more (median error of predicted speed-ups)",
     "note: engine=vllm_0_15 (with profile=llama8b_1b_h100), as suggested there",
-    "note: MISMATCHED PAIR: acceptance=llama70b_1b is of Llama-3.1-70B",
+    *("note: MISMATCHED PAIR: acceptance=llama70b_1b is of Llama-3.1-70B", "max_num_batched_tokens=8192 the most"),
     *("speed-up 3.8% lower", "acceptance 20% lower", "objectives 20% tighter", "rate 20% higher"),
     *("highest rate with 95% of the worst class: ", "* a run at the rates around the answer is too short to judge"),
     *("other seeds of the trace tune than judge", "run back as vllm_spec it measures +0 from that"),

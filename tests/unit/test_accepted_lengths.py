@@ -171,6 +171,9 @@ def test_aiperf_warm_up_and_drafts_cut_short_are_told_apart(tmp_path):
     made = read(tmp_path, [warm, cut])
     assert "coding: 1 requests, 80 verifications of 2.25 tokens, 5 tokens fewer drafted than k each" in str(made.notes)
     assert made.curves.keys() == {"coding", "default"}
+    scraped = VLLM_METRICS + '\nvllm:spec_decode_num_draft_tokens_total{engine="0"} 220.0'
+    for shorter in (scraped, VLLM_LOG.replace("Drafted: 240", "Drafted: 220")):
+        assert "80 verifications of 2.25 tokens, 20 tokens fewer" in str(read(tmp_path, [shorter]).notes)
 
 
 def test_a_run_takes_a_log_and_reproduces_it(tmp_path):

@@ -46,7 +46,8 @@ def test_vllm_with_one_length_has_no_table_and_without_drafts_no_config():
 
 
 @pytest.mark.parametrize(
-    ("drafter", "stages", "seqs"), [("eagle3", 1, 512), ("separate", 1, 256), ("dflash", 1, 128), ("eagle3", 2, 256)]
+    ("drafter", "stages", "seqs"),
+    [("eagle3", 1, 512), ("separate", 1, 256), ("dflash", 1, 128), ("p_eagle", 1, 170), ("dspark", 2, 85)],
 )
 def test_vllm_has_no_more_sequences_than_a_step_has_tokens(drafter, stages, seqs):
     server = Deployment(pp=stages, stated={"max_num_seqs": 1024})
@@ -66,7 +67,21 @@ def test_sglang_has_flags_of_a_chain_and_steps_by_batch_size():
     assert "--speculative-adaptive-config sglang.json" in by_size.text
     own = export("sglang", "sglang_adaptive")
     assert json.loads(own.files["sglang.json"])["8"]["candidate_steps"] == [0, 1, 3]
-    assert own.scheduler == "sglang_adaptive"
+    assert (own.scheduler, "num-steps 3 " in own.text) == ("sglang_adaptive", True)
+    key = "speculation__speculative_adaptive_config"
+    other = export("sglang", "sglang_adaptive", **{key: {1: {"candidate_steps": [1, 5]}}})
+    assert "--speculative-num-steps 5 " in other.text, "SGLang starts with no steps that are no candidate"
+
+
+def test_drafts_of_one_pass_have_the_flags_of_their_own():
+    config = json.loads(export("vllm", "vllm_spec", "p_eagle").files["speculative_config.json"])
+    assert (config["method"], config["parallel_drafting"]) == ("eagle3", True)
+    for drafter, flag in (("dflash", "num-draft-tokens 5"), ("dspark", "dspark-block-size 4")):
+        begin = f"--speculative-algorithm {drafter.upper()} --speculative-draft-model-path DRAFT_MODEL --speculative-"
+        text = export("sglang", "vllm_spec", drafter).text.replace(" \\\n  ", " ")
+        assert text.partition("TARGET_MODEL ")[2] == begin + flag
+    mtp = yaml.safe_load(export("trtllm", "vllm_spec", "mtp").files["trtllm.yaml"])["speculative_config"]
+    assert mtp == {"decoding_type": "MTP", "max_draft_len": 4, "num_nextn_predict_layers": 4}
 
 
 def test_trtllm_has_last_batch_sizes_and_its_longest_first():
@@ -75,6 +90,7 @@ def test_trtllm_has_last_batch_sizes_and_its_longest_first():
     speculation |= {"draft_len_schedule": {4: 4, 8: 2, 32: 1}}
     speculation |= {"acceptance_rate_window_size": 100, "acceptance_rate_threshold": 0.2}
     config = yaml.safe_load(found.files["trtllm.yaml"])
+    assert "# draft_len_schedule, acceptance_rate_threshold: as TensorRT-LLM reads them after 1.2\n" in found.text
     assert config == {"speculative_config": speculation, "max_batch_size": 128, "enable_chunked_prefill": True}
     table = [[1, 8, 3], [9, 64, 1]]
     ours = export("trtllm", "vllm_dynamic", **{BY_SIZE: table})
@@ -109,11 +125,11 @@ def test_each_engine_is_told_the_model_and_how_the_gpus_share_it():
     server = Deployment("a/b", tp=4, pp=2, ep=4, fp8_cache=True, stated={"max_num_batched_tokens": 1024})
     begins = {
         "vllm": "vllm serve a/b --tensor-parallel-size 4 --pipeline-parallel-size 2 --enable-expert-parallel --spec",
-        "sglang": "python -m sglang.launch_server --model-path a/b --tp-size 4 --pp-size 2 --ep-size 4 --spec",
+        "sglang": "python -m sglang.launch_server --model-path a/b --tp-size 4 --pp-size 2 --ep-size 4 --chunk",
     }
     ends = {"vllm": "max-num-batched-tokens 512 --kv-cache-dtype fp8", "sglang": "512 --kv-cache-dtype fp8_e4m3"}
     for engine, begin in begins.items():
-        text = export(engine, "vllm_spec", server=server).text.replace(" \\\n  ", " ")
+        text = export(engine, "vllm_spec" if engine == "vllm" else "vllm", server=server).text.replace(" \\\n  ", " ")
         assert text.startswith(begin)
         assert text.endswith(ends[engine]), "a step of two stages is two batches"
     own = export("trtllm", "vllm_spec", server=server)
@@ -121,6 +137,8 @@ def test_each_engine_is_told_the_model_and_how_the_gpus_share_it():
     sizes = {"tensor_parallel_size": 4, "pipeline_parallel_size": 2, "moe_expert_parallel_size": 4}
     sizes |= {"kv_cache_config": {"dtype": "fp8"}}
     assert sizes.items() <= yaml.safe_load(own.files["trtllm.yaml"]).items()
+    with pytest.raises(Inexpressible, match="SGLang does not speculate in pipeline stages"):
+        export("sglang", "vllm_spec", server=server)
     with pytest.raises(Inexpressible, match="vLLM splits experts over all 4 GPUs of a stage or over none, not 2"):
         export("vllm", "vllm_spec", server=server._replace(ep=2))
 
@@ -131,6 +149,7 @@ def test_each_engine_is_told_the_model_and_how_the_gpus_share_it():
         ("vllm", "sglang_adaptive", "eagle3", {}, "vLLM does not choose among candidate steps"),
         ("vllm", "trtllm_schedule", "eagle3", {}, "vLLM does not end speculation at a low acceptance rate"),
         ("vllm", "adaserve", "separate", {}, "it batches as no engine does"),
+        ("sglang", "vllm_dynamic", "separate", {}, "steps of EAGLE, EAGLE3, NEXTN alone, not of STANDALONE"),
         ("trtllm", "vllm_spec", "medusa", {}, "trtllm has no settings for drafter=medusa"),
         ("trtllm", "vllm_dynamic", "eagle3", {BY_SIZE: [[1, 8, 1], [9, 64, 3]]}, "longest for the smallest batches"),
     ],

@@ -62,7 +62,7 @@ def points_in(out):
     return [(each.load, each.ttft_s, each.tpot_s) for each in read_points([out / "points.csv"], 1).points]
 
 
-def test_a_result_of_a_server_that_speculates_is_an_acceptance_and_a_point(tmp_path):
+def test_a_result_of_a_server_that_speculates_is_an_acceptance_and_a_point(tmp_path, capsys):
     """Cumulative 0.8, 0.6, 0.4: conditional 0.8, 0.75, 0.667."""
     out = imported(tmp_path, json.dumps(result(4, **DETAILS, **SPEC)))
     keys = read_yaml(out / "acceptance.yaml")
@@ -72,15 +72,26 @@ def test_a_result_of_a_server_that_speculates_is_an_acceptance_and_a_point(tmp_p
     assert points_in(out) == [(load, pytest.approx(0.054), pytest.approx(0.01))]
     files = f"trace={out / 'trace.csv'}", f"acceptance={out / 'acceptance.yaml'}"
     assert main(["run", *files, "rps=4", f"out={out / 'r'}"]) == 0
+    imported(tmp_path, json.dumps(result(5, **SPEC, spec_decode_draft_tokens=2400)), "--force")
+    said = capsys.readouterr().out
+    assert "600 tokens fewer drafted than k each: deep rates may be low" in said
+    assert "no points: " in said
+    assert "drafts of 2.4 tokens on average and up to 3; expected those of one" in said
 
 
 CHAIN = {"speculative_num_steps": 3, "speculative_eagle_topk": 1}
 TREE = CHAIN | {"speculative_eagle_topk": 4}
+ADAPTS = CHAIN | {"speculative_adaptive": True}
 
 
 @pytest.mark.parametrize(
     ("server", "lacks"),
-    [(CHAIN, ""), (TREE, "of trees (speculative_eagle_topk 4)"), (None, "but no server_info.speculative_num_steps")],
+    [
+        (CHAIN, ""),
+        (TREE, "of trees (speculative_eagle_topk 4)"),
+        (ADAPTS, "of steps that adapt"),
+        (None, "but no server"),
+    ],
 )
 def test_results_of_sglang_are_points_with_drafts_where_the_server_tells_its_k(tmp_path, capsys, server, lacks):
     spec = [result(clients, accept_length=2.9, server_info=server) for clients in (3, 4)]
@@ -127,16 +138,31 @@ def test_a_report_of_guidellm_is_a_trace_and_a_point(tmp_path, capsys, strategy,
         assert points_in(out) == [(load, pytest.approx(0.04), pytest.approx(0.009))]
 
 
-GENAI = {"perf_analyzer": {"stimulus": {"concurrency": 5}}}
+CLIENTS, AT_A_RATE = BenchLoad(200, 50, 5, 10), BenchLoad(200, 50, 0, 10, rate=4.0)
 
 
-@pytest.mark.parametrize("load", [{"loadgen": {"concurrency": 5}}, GENAI, {"concurrency": 5, "request_rate": None}])
-def test_a_summary_of_aiperf_or_genai_perf_is_a_point(tmp_path, load):
-    summary = {"input_config": load, "request_count": {"avg": 10.0}}
+@pytest.mark.parametrize(
+    ("given", "load"),
+    [
+        ({"loadgen": {"concurrency": 5}}, CLIENTS),
+        ({"perf_analyzer": {"stimulus": {"concurrency": 5}}}, CLIENTS),
+        ({"concurrency": 5, "request_rate": None}, CLIENTS),
+        ({"loadgen": {"request_rate": 4.0}}, AT_A_RATE),
+        ({"loadgen": {"request_rate": 4.0, "arrival_pattern": "gamma", "arrival_smoothness": 0.5}}, "burstiness 0.5"),
+        ({"loadgen": {"request_rate": 4.0, "request_rate_mode": "constant"}}, "burstiness inf; expected 1"),
+        ({"perf_analyzer": {"stimulus": {"request_rate": 4.0}}}, "burstiness inf; expected 1"),
+    ],
+)
+def test_a_summary_of_aiperf_or_genai_perf_is_a_point_of_clients_or_a_poisson_process(tmp_path, refused, given, load):
+    summary = {"input_config": given, "request_count": {"avg": 10.0}}
     summary |= {"input_sequence_length": {"avg": 200.0}, "output_sequence_length": {"avg": 50.0}}
     summary |= {"time_to_first_token": {"avg": 70.0}, "inter_token_latency": {"avg": 8.0}}
+    if isinstance(load, str):
+        (tmp_path / "given").write_text(json.dumps(summary))
+        assert load in refused("import", "given", "--out", "out")
+        return
     out = imported(tmp_path, json.dumps(summary, indent=1))
-    assert points_in(out) == [(BenchLoad(200, 50, 5, 10), pytest.approx(0.07), pytest.approx(0.008))]
+    assert points_in(out) == [(load, pytest.approx(0.07), pytest.approx(0.008))]
 
 
 CHATS = ((10**18, 10, 5, "a"), (10**18 + 15 * 10**8, 20, 6, "b"), (10**18 + 3 * 10**9, 30, 7, "a"))
