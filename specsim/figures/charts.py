@@ -30,7 +30,10 @@ _OF_CAUSES = (
     "#8C6D31",
     *(PALETTE[n] for n in (4, 0, 3)),
     "#B8A600",
-    *(PALETTE[n] for n in (1, 5, 2)),
+    *(PALETTE[n] for n in (1, 5)),
+    "#882255",
+    "#DDCC77",
+    PALETTE[2],
 )
 CAUSE_COLOURS = dict(zip(CAUSES, _OF_CAUSES, strict=True))
 TIME_COLOURS = dict(zip(PARTS, (PALETTE[5], PALETTE[1], PALETTE[4], PALETTE[0], "#888888"), strict=True))
@@ -139,10 +142,11 @@ def distribution(
         if name not in colours:
             continue
         values_ms, shares = curve(requests[requests["slo_class"] == name], slo, most=200)
-        points = zip(values_ms, shares[1:], strict=True)
-        rows += [{"slo_class": name, "ms": value_ms, "share": share} for value_ms, share in points]
+        points = [*zip(values_ms, shares[1:], strict=True)]
         if part[slo] is not None:
             rows.append({"slo_class": name, "objective": 1000 * part[slo]})
+            points += [(1000 * part[slo], shares[-1])] if 1000 * part[slo] > values_ms.max(initial=0.0) else []
+        rows += [{"slo_class": name, "ms": value_ms, "share": share} for value_ms, share in points]
     lines = (
         alt.Chart(height=PANEL_PIXELS, width="container")
         .transform_filter("isValid(datum.ms)")
@@ -196,8 +200,10 @@ def timeline(passes: DataFrame) -> Spec:
     decode = column["batched_tokens"] - column["prefill_tokens"] - column["draft_tokens"]
     columns = {**column, "decode": decode, "draft": column["draft_tokens"], "prefill": column["prefill_tokens"]}
     kept = {name: columns[name] for name in (*STRIPS, *TOKENS)}
+    places = [*range(len(edges) - 1), len(edges) - 2]  # The last span reaches to the last edge.
     rows = [
-        {"s": edges[place], **{name: values[place] for name, values in kept.items()}} for place in range(len(edges) - 1)
+        {"s": edge, **{name: values[place] for name, values in kept.items()}}
+        for edge, place in zip(edges, places, strict=True)
     ]
     scale = alt.Scale(nice=False)
     below = alt.X("s:Q", title="Simulated time (s)", scale=scale, axis=alt.Axis(labelOverlap=True, tickCount=10))

@@ -27,6 +27,7 @@ from specsim.metrics.capacity import LEAST_SEEDS
 from specsim.metrics.seeds import DIFFERENCE, OVERLOADED, winners
 from specsim.metrics.sweep_table import (
     ALL,
+    POINT,
     SEED,
     axes_of,
     values_of,
@@ -94,8 +95,6 @@ def write_report(told: AnyRun | Sweep, file: Path) -> Path:
     SpecsimError
         When the runs are damaged, or the file cannot be written.
     """
-    from specsim.figures.report import sweep_page
-
     filters, said, sections = sweep_page(told) if isinstance(told, Sequence) else run_page(told)
     folder = Path(__file__).parent
     environment = jinja2.Environment(
@@ -329,10 +328,11 @@ def _sweep_answer(table: DataFrame, axes: SweepAxes, won: Sequence[dict[str, Any
     """Return which line attains most, where, and by how much."""
     cells = [cell for cell in won if cell[PANEL] == EVERY]
     if not cells:
-        whole = table[table[CLASS] == ALL].sort_values(axes.x or ATTAINMENT)
+        by = [*([axes.x] if axes.x else []), ATTAINMENT]
+        means = table[table[CLASS] == ALL].groupby(POINT)[by].mean().sort_values(by)
         ends = [
             f"{percent(row[ATTAINMENT])}{f' at {told(axes.x, row[axes.x])}' if axes.x else ''}"
-            for row in (whole.iloc[0], whole.iloc[-1])
+            for row in (means.iloc[0], means.iloc[-1])
         ]
         return [f"The runs meet the objectives of {' to '.join(dict.fromkeys(ends))} of the requests."]
     best = max(cells, key=lambda cell: (cell["tied"] <= 1 and cell["winner_load"] != OVERLOADED, cell["lead"]))
@@ -397,7 +397,7 @@ def _curves(whole: DataFrame, axes: SweepAxes, lines: dict[str, str], filters: S
             if against is not None and not has_pairs(part, axes, against):
                 alone.append(", ".join(f"{key} = {value}" for key, value in own.items()))
                 continue
-            panels, marks = panels_of(part, axes, measure, against), marks_of(part, axes)
+            panels, marks = panels_of(part, axes, measure, against), marks_of(part, axes, against)
             said = said or caption_of([panel.means for panel in panels], axes)
             rows += [
                 {"line": word(each[axes.line]), "x": each[axes.x] if axes.x else None, PANEL: panel.title, **own}

@@ -29,6 +29,7 @@ from specsim.figures.style import (
     run_said,
     style,
 )
+from specsim.metrics.requests import SLO_RELATIVE_TOLERANCE
 from specsim.metrics.seeds import verdict_of
 from specsim.metrics.tables import LONGEST_CLASS, objective, sentences, shorten, stand_ins
 
@@ -132,6 +133,7 @@ def slo_by_class(metrics: Mapping[str, Any]) -> Figure:
         right.bar_label(bars, fmt=amount, padding=1.5, fontsize=7.5, bbox=LABEL_BOX)
         right.set_ylabel("SLO goodput (tokens/s)")
         right.margins(y=0.12)
+        right.set_ylim(bottom=0)
         legend_above(figure, left)
         caption_below(figure, [*TPOT_SAID, *run_said(block)])
         return figure
@@ -315,7 +317,7 @@ def _panel(axes: Axes, classes: Mapping[str, Any], requests: DataFrame, slo: str
 
 
 def curve(part: DataFrame, slo: str, most: int = MOST_POINTS) -> tuple[Floats, Floats]:
-    """Return `most` sorted latencies in ms, and the share of requests below the first and up to each in %."""
+    """Return about `most` sorted latencies in ms, and the share of requests below the first and up to each in %."""
     column = slo.removeprefix("slo_")
     values_ms = 1000 * part[column].to_numpy(dtype=np.float64)
     completed = (part["rejected_reason"] == "").to_numpy(dtype=bool)
@@ -324,7 +326,11 @@ def curve(part: DataFrame, slo: str, most: int = MOST_POINTS) -> tuple[Floats, F
     before = int((completed & ~measured).sum())
     values_ms = np.sort(values_ms[measured])
     shares = 100 * (before + np.arange(len(values_ms) + 1)) / len(part)
-    kept = np.unique(np.linspace(0, len(values_ms) - 1, min(most, len(values_ms))).astype(int))
+    kept = np.linspace(0, len(values_ms) - 1, min(most, len(values_ms))).astype(int)
+    # With the last that meets the objective the curve has its share there, however few points it has.
+    objective_ms = 1000 * (1 + SLO_RELATIVE_TOLERANCE) * part[slo].to_numpy()[:1]
+    met = values_ms.searchsorted(objective_ms, side="right") - 1
+    kept = np.unique([*kept, *met[met >= 0]]).astype(int)
     return values_ms[kept], np.concatenate([shares[:1], shares[1:][kept]])
 
 

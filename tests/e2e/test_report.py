@@ -12,9 +12,10 @@ import pytest
 
 from specsim import Sweep, load_run, load_sweep, simulate, sweep
 from specsim.cli import main
-from specsim.metrics.sweep_table import SweepAxes
+from specsim.metrics.sweep_table import SweepAxes, axes_of
 from specsim.metrics.tables import load_of
 from tests.files import block, commands, page
+from tests.unit import test_sweep_figures
 
 NEEDS = ("altair", "jinja2", "vl_convert")
 pytestmark = pytest.mark.skipif(not all(map(find_spec, NEEDS)), reason="needs specsim[report]")
@@ -67,11 +68,12 @@ def test_a_run_s_page_has_its_numbers(pages):
     assert f"vllm_spec meets the objectives of {block['slo_attainment']:.1%} of 80 requests of poisson" in text
     attained, ttft, _, timeline, missed, time = specs_in(pages["run"]).values()
     assert {row["slo_class"]: row["slo"] for row in values_in(attained)}["all"] == 100 * block["slo_attainment"]
-    assert max(row["share"] for row in values_in(ttft) if "share" in row) == 100.0
+    assert {row["share"] for row in values_in(ttft) if row.get("ms") == 2000.0} == {100.0}, "at the objective"
     shares = sum(row["share"] for row in values_in(missed) if row["slo_class"] == "all")
     assert 0 < shares == pytest.approx(100 * (~run.requests["slo_ok"]).mean())
     assert sum(row["share"] for row in values_in(time)) == pytest.approx(100)
-    assert len(timeline["vconcat"]) == 6
+    last = run.passes.query("kind == 1").eval("start_s + seconds").max()
+    assert (len(timeline["vconcat"]), values_in(timeline)[-1]["s"]) == (6, last)
 
 
 def test_a_sweep_s_page_has_its_means_and_says_which_attains_most(pages):
@@ -87,6 +89,14 @@ def test_a_sweep_s_page_has_its_means_and_says_which_attains_most(pages):
     drawn = [each for each in values_in(attainment) if each["requests of"] == "all classes"]
     shown = {(each["line"], each["x"]): each["mean"] for each in drawn}
     assert shown == {(each["scheduler"], each["rps"]): 100 * each["mean"] for each in means}
+    ends = [f"{shown['vllm', rps]:.1f}% at rps = {rps}" for rps in (5, 40)]
+    _, said, _ = report.sweep_page(runs.select(scheduler="vllm"))
+    assert said == [f"The runs meet the objectives of {' to '.join(ends)} of the requests."]
+    frame = test_sweep_figures.table()
+    frame["load.overloaded"] &= frame["scheduler"] == "adaserve"
+    (curves,) = report._curves(frame.assign(slo_attainment=0.5), axes_of(frame), {"adaserve": "", "fcfs": ""}, [])
+    marks = [{each["load"] for each in values_in(of.spec) if each["x"] == 8} for of in curves.charts]
+    assert marks == [{"kept up", "overloaded"}] * 2 + [{"overloaded"}], "a difference has the stronger mark of its two"
 
 
 def test_the_page_of_an_incomplete_grid_has_differences_where_both_ran(tmp_path):
