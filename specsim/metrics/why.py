@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from specsim.errors import SpecsimError
-from specsim.metrics.requests import SLO_RELATIVE_TOLERANCE, SPENT_COLUMNS, RequestRows, counts
+from specsim.metrics.requests import SLO_RELATIVE_TOLERANCE, SPENT_COLUMNS, RequestRows, counted
 from specsim.metrics.summary import ratio
 from specsim.pass_shape import PassShape
 
@@ -90,11 +90,9 @@ def with_causes(run: AnyRun) -> DataFrame:
     SpecsimError
         When the run was stored before specsim kept what a request takes alone, or keeps no requests.
     """
-    requests, block, told = run.requests, run.metrics["specsim"], run.provenance.get(ALONE)
+    requests, told = counted(run.requests, run.metrics).reset_index(drop=True), run.provenance.get(ALONE)
     if told is None or not SPENT_COLUMNS.keys() <= {*requests}:
         raise SpecsimError("why: the run was made by an older specsim, which kept no pass times; expected it run again")
-    if block["window"] is not None:
-        requests = requests[counts(block["window"], requests["arrival_s"].to_numpy())].reset_index(drop=True)
     prompt_s = np.interp(requests["prompt_tokens"], PROMPTS, told["prompt_s"])
     return requests.assign(cause=causes(RequestRows.of(requests), told["decode_s"], prompt_s))
 
