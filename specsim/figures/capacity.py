@@ -41,7 +41,7 @@ from specsim.metrics.sweep_table import (
     without_failures,
     word,
 )
-from specsim.metrics.tables import shorten
+from specsim.metrics.tables import number, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -114,7 +114,7 @@ def _cell(axes: Axes, column: int, row: int, cell: dict[str, Any], colour: dict[
     scale = 100 if share else 1
     glyph = GLYPHS[worst((cell["winner_load"], cell["second_load"]))]
     lead = f"+{scale * cell['lead']:.1f}" if cell["tied"] <= 1 else "tie"
-    said = f"{scale * cell['mean']:.0f} {glyph}".rstrip() + f"\n{lead}"
+    said = f"{number(cell['mean'], scale, 0)} {glyph}".rstrip() + f"\n{lead}"
     box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.9}
     axes.text(column, row, said, ha="center", va="center", fontsize=7, bbox=box)
 

@@ -302,7 +302,7 @@ def winner_map(
 ) -> Spec:
     """Return a cell a pair of values: the best line's colour, pale where the seeds do not decide, grey at a tie.
 
-    `cells` have ``x``, ``y``, ``winner``, ``second``, ``mean``, ``lead``, ``half_width``, ``sure``.
+    `cells` have ``x``, ``y``, ``winner``, ``second``, ``mean``, ``said``, ``lead``, ``half_width``, ``sure``.
     """
     base = alt.Chart(width="container", height=2 * ROW_PIXELS * len({cell["y"] for cell in cells})).encode(
         x=alt.X("x:O", title=named(x), axis=alt.Axis(labelAngle=0, labelOverlap=True)),
@@ -320,7 +320,7 @@ def winner_map(
     squares = base.mark_rect(stroke="gray", strokeWidth=0.5).encode(
         color=_colour("winner", tie), opacity=alt.condition(f"datum.sure == '{DECIDED}'", alt.value(1), alt.value(0.4))
     )
-    words = base.mark_text(fontWeight="bold").encode(text=alt.Text("mean:Q", format=".0f"))
+    words = base.mark_text(fontWeight="bold").encode(text="said:N")
     return spec_of(alt.layer(squares, words), cells, filters)
 
 

@@ -372,7 +372,7 @@ def _map(
         sure = charts.DECIDED if cell["decided"] else charts.UNDECIDED
         winner = charts.TIE if cell["tied"] > 1 else word(cell["winner"])
         percent = {key: 100 * cell[key] for key in ("mean", "lead", "half_width")}
-        names = {"winner": winner, "second": word(cell["second"]), "sure": sure}
+        names = {"winner": winner, "second": word(cell["second"]), "sure": sure, "said": number(cell["mean"], 100, 0)}
         cells.append({"x": cell[axes.x], "y": own[y], **names, **percent, **own})
     obeyed = [each for each in filters if each.column not in ("line", y)]
     chart = charts.winner_map(cells, axes.x, "" if y == PANEL else y, lines, obeyed)

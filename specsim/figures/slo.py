@@ -31,7 +31,7 @@ from specsim.figures.style import (
 )
 from specsim.metrics.requests import SLO_RELATIVE_TOLERANCE
 from specsim.metrics.seeds import verdict_of
-from specsim.metrics.tables import LONGEST_CLASS, objective, sentences, shorten, stand_ins
+from specsim.metrics.tables import LONGEST_CLASS, number, objective, sentences, shorten, stand_ins
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,9 +116,9 @@ def slo_by_class(metrics: Mapping[str, Any]) -> Figure:
         figure = new_figure(2.55 + long_in * sin(radians(SLANT_DEGREES)))
         left, right = figure.subplots(1, 2)
         slant: Any = {"rotation": SLANT_DEGREES, "ha": "right", "rotation_mode": "anchor"} if slanted else {}
-        shares = [100 * (part["slo_attainment"] or 0.0) for part in parts.values()]
+        shares = [part["slo_attainment"] for part in parts.values()]
         rates = [part["slo_goodput_tokens_per_s"] or 0.0 for part in parts.values()]
-        for axes, heights in ((left, shares), (right, rates)):
+        for axes, heights in ((left, [100 * each for each in shares]), (right, rates)):
             bars = axes.bar(range(len(parts)), heights, width=0.62, color=[*colours(block["classes"]).values(), GREY])
             axes.set_xticks(range(len(labels)), labels, **slant)
             axes.grid(axis="x", visible=False)
@@ -128,7 +128,7 @@ def slo_by_class(metrics: Mapping[str, Any]) -> Figure:
         left.set_ylim(0, 116)
         left.set_yticks(range(0, 101, 20))
         for place, share in enumerate(shares):
-            left.text(place, ABOVE_MARKS, amount(share), ha="center", fontsize=7.5, bbox=LABEL_BOX)
+            left.text(place, ABOVE_MARKS, number(share, 100, 1), ha="center", fontsize=7.5, bbox=LABEL_BOX)
         _marks(left, parts)
         right.bar_label(bars, fmt=amount, padding=1.5, fontsize=7.5, bbox=LABEL_BOX)
         right.set_ylabel("SLO goodput (tokens/s)")

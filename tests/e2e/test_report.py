@@ -84,7 +84,8 @@ def test_a_sweep_s_page_has_its_means_and_says_which_attains_most(pages):
     assert f"The largest lead is that of {best} at rps = 40" in text
     shown = report._points(runs, SweepAxes("rps", "scheduler", (), ())).table.rows
     assert [row[-1] for row in shown] == [load_of(each) for each in runs.over_seeds().to_dict("records")]
-    _, attainment, *_ = specs_in(pages["sweep"]).values()
+    won, attainment, *_ = specs_in(pages["sweep"]).values()
+    assert all((cell["said"] == "100") == (cell["mean"] == 100) for cell in values_in(won))
     means = runs.means(by=["slo_class", "scheduler", "rps"]).query("slo_class == 'all'").to_dict("records")
     drawn = [each for each in values_in(attainment) if each["requests of"] == "all classes"]
     shown = {(each["line"], each["x"]): each["mean"] for each in drawn}

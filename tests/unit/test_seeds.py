@@ -237,7 +237,7 @@ def test_a_sweep_knows_its_winners_and_the_map_has_a_cell_for_each_point():
         for (column, rps), (row, scale) in itertools.product(enumerate((2, 20)), enumerate((2.0, 0.5))):
             cell = found.loc[(alpha, rps, scale)]
             lead = "tie" if cell["lead"] == 0 else f"+{100 * cell['lead']:.1f}"
-            assert said[column, row] == f"{100 * cell['mean']:.0f} \u25d0\n{lead}"
+            assert said[column, row] == f"{number(cell['mean'], 100, 0)} \u25d0\n{lead}"
         hatched = sum(patch.get_hatch() is not None for patch in axes.patches)
         assert hatched == (~found.loc[alpha]["decided"] & (found.loc[alpha]["tied"] == 1)).sum()
     assert set(found[found["tied"] == 1]["winner"]) <= {text.get_text() for text in figure.legends[0].get_texts()}
