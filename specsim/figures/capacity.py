@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.transforms import ScaledTranslation
 
 from specsim.errors import SpecsimError
 from specsim.figures.style import (
@@ -28,7 +27,7 @@ from specsim.figures.style import (
     style,
     table_said,
 )
-from specsim.figures.sweep import along_said, around, is_share, legend_of, look_of, named, told
+from specsim.figures.sweep import along_said, around, aside, is_share, legend_of, look_of, named, shifts_of, told
 from specsim.metrics.capacity import LEAST_SEEDS, Capacity, capacity, mean_interval
 from specsim.metrics.seeds import KEPT_UP, OVERLOADED, SHORT, worst
 from specsim.metrics.sweep_table import (
@@ -211,7 +210,6 @@ def _ranking_caption(
 
 
 HIGH_IN = 2.85
-SPREAD_POINTS = 2.4
 SAID = {
     FAILED_MARK: "Cross \N{MULTIPLICATION SIGN}: a run failed, and counts as 0%.",
     OVERLOADED: f"Hollow {HOLLOW}: a run is overloaded or near saturation, and would attain less if longer.",
@@ -259,10 +257,8 @@ def attained_up_to(
         figure = new_figure(HIGH_IN, WIDE_IN)
         axes = figure.subplots()
         axes.axhline(100 * asked.target, color=GREY, linewidth=0.8, linestyle="--", zorder=1)
-        for place, curve in enumerate(lines.values()):
-            aside_in = (place - (len(lines) - 1) / 2) * SPREAD_POINTS / 72
-            beside = axes.transData + ScaledTranslation(aside_in, 0, figure.dpi_scale_trans)
-            _draw(axes, curve, {**look_of(place), "transform": beside}, asked.target)
+        for place, (curve, shift) in enumerate(zip(lines.values(), shifts_of([*lines]).values(), strict=True)):
+            _draw(axes, curve, {**look_of(place), "transform": aside(axes, shift)}, asked.target)
         axes.set_xscale("log", base=2)
         # matplotlib's limits leave out points that are drawn with an offset.
         rates = [rate for curve in lines.values() for rate in curve.tested]

@@ -24,18 +24,8 @@ COLOURS = (*PALETTE, "#B8A600", "#888888")
 """Of lines and classes; the last two, beside Okabe and Ito's, stand on white and on black."""
 PARTS = ("prefill", "draft", "selection", "verify", "idle")
 ROW_PIXELS, PANEL_PIXELS, STRIP_PIXELS = 30, 240, 84
-_OF_CAUSES = (
-    "#888888",
-    "#4D4D4D",
-    "#8C6D31",
-    *(PALETTE[n] for n in (4, 0, 3)),
-    "#B8A600",
-    *(PALETTE[n] for n in (1, 5)),
-    "#882255",
-    "#DDCC77",
-    PALETTE[2],
-)
-CAUSE_COLOURS = dict(zip(CAUSES, _OF_CAUSES, strict=True))
+_OF_CAUSES = "#888888 #4D4D4D #8C6D31 #D55E00 #0072B2 #CC79A7 #B8A600 #E69F00 #56B4E9 #882255 #DDCC77 #009E73"
+CAUSE_COLOURS = dict(zip(CAUSES, _OF_CAUSES.split(), strict=True))
 TIME_COLOURS = dict(zip(PARTS, (PALETTE[5], PALETTE[1], PALETTE[4], PALETTE[0], "#888888"), strict=True))
 WHEEL = "wheel![event.altKey]"
 Spec = dict[str, Any]
@@ -137,7 +127,7 @@ def distribution(
 ) -> Spec:
     """Return a cumulative curve a class of the latency that `slo` (``slo_ttft_s``, ``slo_tpot_s``) is for."""
     rows: list[dict[str, Any]] = []
-    what = slo.removeprefix("slo_").removesuffix("_s").upper()
+    what, tip = slo.removeprefix("slo_").removesuffix("_s").upper(), alt.Tooltip("slo_class:N", title="class")
     for name, part in classes.items():
         if name not in colours:
             continue
@@ -156,7 +146,7 @@ def distribution(
             y=alt.Y("share:Q", title="Arrived requests (%)", scale=alt.Scale(domain=[0, 100])),
             color=_colour("slo_class", colours),
             tooltip=[
-                alt.Tooltip("slo_class:N", title="class"),
+                tip,
                 alt.Tooltip("share:Q", title="% of requests", format=".1f"),
                 alt.Tooltip("ms:Q", title=f"{what} at most (ms)", format=".4~g"),
             ],
@@ -169,10 +159,7 @@ def distribution(
         .encode(
             x=alt.X("objective:Q"),
             color=_colour("slo_class", colours),
-            tooltip=[
-                alt.Tooltip("slo_class:N", title="class"),
-                alt.Tooltip("objective:Q", title=f"{what} objective (ms)", format=".4~g"),
-            ],
+            tooltip=[tip, alt.Tooltip("objective:Q", title=f"{what} objective (ms)", format=".4~g")],
         )
     )
     return spec_of(alt.layer(lines.add_params(_zoom("x")), rules), rows, filters)
@@ -200,10 +187,9 @@ def timeline(passes: DataFrame) -> Spec:
     decode = column["batched_tokens"] - column["prefill_tokens"] - column["draft_tokens"]
     columns = {**column, "decode": decode, "draft": column["draft_tokens"], "prefill": column["prefill_tokens"]}
     kept = {name: columns[name] for name in (*STRIPS, *TOKENS)}
-    places = [*range(len(edges) - 1), len(edges) - 2]  # The last span reaches to the last edge.
+    last = len(edges) - 2  # The last span reaches to the last edge.
     rows = [
-        {"s": edge, **{name: values[place] for name, values in kept.items()}}
-        for edge, place in zip(edges, places, strict=True)
+        {"s": edge, **{name: of[min(place, last)] for name, of in kept.items()}} for place, edge in enumerate(edges)
     ]
     scale = alt.Scale(nice=False)
     below = alt.X("s:Q", title="Simulated time (s)", scale=scale, axis=alt.Axis(labelOverlap=True, tickCount=10))

@@ -326,11 +326,10 @@ def curve(part: DataFrame, slo: str, most: int = MOST_POINTS) -> tuple[Floats, F
     before = int((completed & ~measured).sum())
     values_ms = np.sort(values_ms[measured])
     shares = 100 * (before + np.arange(len(values_ms) + 1)) / len(part)
-    kept = np.linspace(0, len(values_ms) - 1, min(most, len(values_ms))).astype(int)
-    # With the last that meets the objective the curve has its share there, however few points it has.
-    objective_ms = 1000 * (1 + SLO_RELATIVE_TOLERANCE) * part[slo].to_numpy()[:1]
-    met = values_ms.searchsorted(objective_ms, side="right") - 1
-    kept = np.unique([*kept, *met[met >= 0]]).astype(int)
+    # The last that meets the objective is kept: the curve has its share there, however few points it has.
+    met = values_ms.searchsorted(1000 * (1 + SLO_RELATIVE_TOLERANCE) * part[slo].to_numpy()[:1], side="right")
+    places = [*np.linspace(0, len(values_ms) - 1, min(most, len(values_ms))), *(met[met > 0] - 1)]
+    kept = np.unique(np.array(places, dtype=int))
     return values_ms[kept], np.concatenate([shares[:1], shares[1:][kept]])
 
 
