@@ -187,9 +187,9 @@ def timeline(passes: DataFrame) -> Spec:
     decode = column["batched_tokens"] - column["prefill_tokens"] - column["draft_tokens"]
     columns = {**column, "decode": decode, "draft": column["draft_tokens"], "prefill": column["prefill_tokens"]}
     kept = {name: columns[name] for name in (*STRIPS, *TOKENS)}
-    last = len(edges) - 2  # The last span reaches to the last edge.
+    most = len(edges) - 2  # The last span reaches to the last edge.
     rows = [
-        {"s": edge, **{name: of[min(place, last)] for name, of in kept.items()}} for place, edge in enumerate(edges)
+        {"s": edge, **{name: of[min(place, most)] for name, of in kept.items()}} for place, edge in enumerate(edges)
     ]
     scale = alt.Scale(nice=False)
     below = alt.X("s:Q", title="Simulated time (s)", scale=scale, axis=alt.Axis(labelOverlap=True, tickCount=10))
