@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -309,18 +310,15 @@ def sweep_page(sweep: Sweep) -> tuple[Sequence[Filter], list[str], list[Section]
 
 
 def _winners(table: DataFrame, axes: SweepAxes) -> list[dict[str, Any]]:
-    """Return `winners` for each class, with its `PANEL`; none where each point has one line."""
+    """Return `winners` for each class, with its `PANEL`, at the points that have several lines."""
     by = [*([axes.x] if axes.x else []), *axes.rest]
     found = []
     for name in sorted(set(table[CLASS])):
-        rows = table[table[CLASS] == name].assign(**{CLASS: ALL})
-        try:
-            cells = winners(rows, ATTAINMENT, by, of=axes.line).to_dict("records")
-        except SpecsimError:
-            return []
-        found += [
-            {**{str(key): each for key, each in cell.items()}, PANEL: EVERY if name == ALL else name} for cell in cells
-        ]
+        rows, panel = table[table[CLASS] == name].assign(**{CLASS: ALL}), EVERY if name == ALL else name
+        for _, point in rows.groupby(by, dropna=False) if by else [((), rows)]:
+            with suppress(SpecsimError):  # One line alone, or a seed that another lacks.
+                cells = winners(point, ATTAINMENT, by, of=axes.line).to_dict("records")
+                found += [{**{str(key): each for key, each in cell.items()}, PANEL: panel} for cell in cells]
     return found
 
 
@@ -344,7 +342,9 @@ def _sweep_answer(table: DataFrame, axes: SweepAxes, won: Sequence[dict[str, Any
     lead = f"{100 * best['lead']:.1f}{interval} points more than {word(best['second'])}"
     ahead = [cell for cell in cells if cell["tied"] <= 1]
     names = [word(cell["winner"]) for cell in ahead]
-    if len(cells) == 1 or not names:
+    if not names:
+        return [f"Several attain most: {percent(best['mean'])}{at}."]
+    if len(cells) == 1:
         return [f"{word(best['winner'])} attains most, {percent(best['mean'])}{at}: {lead}."]
     most, decided = max(dict.fromkeys(names), key=names.count), sum(cell["decided"] for cell in cells)
     of = "all" if names.count(most) == len(cells) else f"{names.count(most)} of"

@@ -106,7 +106,8 @@ def test_the_page_of_an_incomplete_grid_has_differences_where_both_ran(tmp_path)
     runs += sweep({"slo_scale": [1.3], **seeds}, scheduler="vllm", rps=2, **small)
     file = Sweep(runs).report(tmp_path / "page.html")
     assert re.search("No run has a partner of vllm(_spec)? at slo_scale = 1.3.", file.read_text())
-    attainment, _, apart, *_ = specs_in(file).values()
+    assert "Several attain most: 100.0% at rps = 2, slo_scale = 1." in file.read_text(), "at points of both"
+    _, attainment, _, apart, *_ = specs_in(file).values()
     assert [{each["slo_scale"] for each in values_in(spec)} for spec in (attainment, apart)] == [{"1", "1.3"}, {"1"}]
     unset = {"scheduler": "vllm_spec", "rps": 40, **small}
     sweep({"acceptance_scale": [None, 0.3], **seeds}, **unset).report(file)
