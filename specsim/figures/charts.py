@@ -24,15 +24,8 @@ COLOURS = (*PALETTE, "#B8A600", "#888888")
 """Of lines and classes; the last two, beside Okabe and Ito's, stand on white and on black."""
 PARTS = ("prefill", "draft", "selection", "verify", "idle")
 ROW_PIXELS, PANEL_PIXELS, STRIP_PIXELS = 30, 240, 84
-_OF_CAUSES = (
-    "#888888",
-    "#4D4D4D",
-    "#8C6D31",
-    *(PALETTE[n] for n in (4, 0, 3)),
-    "#B8A600",
-    *(PALETTE[n] for n in (1, 5, 2)),
-)
-CAUSE_COLOURS = dict(zip(CAUSES, _OF_CAUSES, strict=True))
+_OF_CAUSES = "#888888 #4D4D4D #8C6D31 #D55E00 #0072B2 #CC79A7 #B8A600 #E69F00 #56B4E9 #882255 #DDCC77 #009E73"
+CAUSE_COLOURS = dict(zip(CAUSES, _OF_CAUSES.split(), strict=True))
 TIME_COLOURS = dict(zip(PARTS, (PALETTE[5], PALETTE[1], PALETTE[4], PALETTE[0], "#888888"), strict=True))
 WHEEL = "wheel![event.altKey]"
 Spec = dict[str, Any]
@@ -134,15 +127,16 @@ def distribution(
 ) -> Spec:
     """Return a cumulative curve a class of the latency that `slo` (``slo_ttft_s``, ``slo_tpot_s``) is for."""
     rows: list[dict[str, Any]] = []
-    what = slo.removeprefix("slo_").removesuffix("_s").upper()
+    what, tip = slo.removeprefix("slo_").removesuffix("_s").upper(), alt.Tooltip("slo_class:N", title="class")
     for name, part in classes.items():
         if name not in colours:
             continue
         values_ms, shares = curve(requests[requests["slo_class"] == name], slo, most=200)
-        points = zip(values_ms, shares[1:], strict=True)
-        rows += [{"slo_class": name, "ms": value_ms, "share": share} for value_ms, share in points]
+        points = [*zip(values_ms, shares[1:], strict=True)]
         if part[slo] is not None:
             rows.append({"slo_class": name, "objective": 1000 * part[slo]})
+            points += [(1000 * part[slo], shares[-1])] if 1000 * part[slo] > values_ms.max(initial=0.0) else []
+        rows += [{"slo_class": name, "ms": value_ms, "share": share} for value_ms, share in points]
     lines = (
         alt.Chart(height=PANEL_PIXELS, width="container")
         .transform_filter("isValid(datum.ms)")
@@ -152,7 +146,7 @@ def distribution(
             y=alt.Y("share:Q", title="Arrived requests (%)", scale=alt.Scale(domain=[0, 100])),
             color=_colour("slo_class", colours),
             tooltip=[
-                alt.Tooltip("slo_class:N", title="class"),
+                tip,
                 alt.Tooltip("share:Q", title="% of requests", format=".1f"),
                 alt.Tooltip("ms:Q", title=f"{what} at most (ms)", format=".4~g"),
             ],
@@ -165,10 +159,7 @@ def distribution(
         .encode(
             x=alt.X("objective:Q"),
             color=_colour("slo_class", colours),
-            tooltip=[
-                alt.Tooltip("slo_class:N", title="class"),
-                alt.Tooltip("objective:Q", title=f"{what} objective (ms)", format=".4~g"),
-            ],
+            tooltip=[tip, alt.Tooltip("objective:Q", title=f"{what} objective (ms)", format=".4~g")],
         )
     )
     return spec_of(alt.layer(lines.add_params(_zoom("x")), rules), rows, filters)
@@ -196,8 +187,9 @@ def timeline(passes: DataFrame) -> Spec:
     decode = column["batched_tokens"] - column["prefill_tokens"] - column["draft_tokens"]
     columns = {**column, "decode": decode, "draft": column["draft_tokens"], "prefill": column["prefill_tokens"]}
     kept = {name: columns[name] for name in (*STRIPS, *TOKENS)}
+    most = len(edges) - 2  # The last span reaches to the last edge.
     rows = [
-        {"s": edges[place], **{name: values[place] for name, values in kept.items()}} for place in range(len(edges) - 1)
+        {"s": edge, **{name: of[min(place, most)] for name, of in kept.items()}} for place, edge in enumerate(edges)
     ]
     scale = alt.Scale(nice=False)
     below = alt.X("s:Q", title="Simulated time (s)", scale=scale, axis=alt.Axis(labelOverlap=True, tickCount=10))
@@ -296,7 +288,7 @@ def winner_map(
 ) -> Spec:
     """Return a cell a pair of values: the best line's colour, pale where the seeds do not decide, grey at a tie.
 
-    `cells` have ``x``, ``y``, ``winner``, ``second``, ``mean``, ``lead``, ``half_width``, ``sure``.
+    `cells` have ``x``, ``y``, ``winner``, ``second``, ``mean``, ``said``, ``lead``, ``half_width``, ``sure``.
     """
     base = alt.Chart(width="container", height=2 * ROW_PIXELS * len({cell["y"] for cell in cells})).encode(
         x=alt.X("x:O", title=named(x), axis=alt.Axis(labelAngle=0, labelOverlap=True)),
@@ -314,7 +306,7 @@ def winner_map(
     squares = base.mark_rect(stroke="gray", strokeWidth=0.5).encode(
         color=_colour("winner", tie), opacity=alt.condition(f"datum.sure == '{DECIDED}'", alt.value(1), alt.value(0.4))
     )
-    words = base.mark_text(fontWeight="bold").encode(text=alt.Text("mean:Q", format=".0f"))
+    words = base.mark_text(fontWeight="bold").encode(text="said:N")
     return spec_of(alt.layer(squares, words), cells, filters)
 
 

@@ -44,6 +44,7 @@ from specsim.figures.sweep import (
 )
 from specsim.files.checked_mapping import expanded
 from specsim.files.staging import in_one_step, readable_name
+from specsim.metrics.requests import counted
 from specsim.metrics.sweep_table import (
     ALL,
     CLASS,
@@ -252,7 +253,7 @@ def run_figures(run: AnyRun) -> dict[str, Figure]:
     """Return the figures of one run by name; ``timeline`` only if its passes were recorded, and the target had any."""
     figures = {
         "slo_by_class": slo_by_class(run.metrics),
-        "latency_cdf": latency_cdf(run.metrics, run.requests),
+        "latency_cdf": latency_cdf(run.metrics, counted(run.requests, run.metrics)),
     }
     passes = run.passes
     if passes is not None and has_timeline(passes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -28,6 +29,7 @@ from specsim.metrics.capacity import LEAST_SEEDS
 from specsim.metrics.seeds import DIFFERENCE, OVERLOADED, winners
 from specsim.metrics.sweep_table import (
     ALL,
+    POINT,
     SEED,
     axes_of,
     values_of,
@@ -93,8 +95,6 @@ def write_report(told: AnyRun | AnySweep, file: Path) -> Path:
     SpecsimError
         When the runs are damaged, or the file cannot be written.
     """
-    from specsim.figures.report import sweep_page
-
     filters, said, sections = sweep_page(told) if isinstance(told, AnySweep) else run_page(told)
     folder = Path(__file__).parent
     environment = jinja2.Environment(
@@ -309,18 +309,15 @@ def sweep_page(sweep: AnySweep) -> tuple[Sequence[Filter], list[str], list[Secti
 
 
 def _winners(table: DataFrame, axes: SweepAxes) -> list[dict[str, Any]]:
-    """Return `winners` for each class, with its `PANEL`; none where each point has one line."""
+    """Return `winners` for each class, with its `PANEL`, at the points that have several lines."""
     by = [*([axes.x] if axes.x else []), *axes.rest]
     found = []
     for name in sorted(set(table[CLASS])):
-        rows = table[table[CLASS] == name].assign(**{CLASS: ALL})
-        try:
-            cells = winners(rows, ATTAINMENT, by, of=axes.line).to_dict("records")
-        except SpecsimError:
-            return []
-        found += [
-            {**{str(key): each for key, each in cell.items()}, PANEL: EVERY if name == ALL else name} for cell in cells
-        ]
+        rows, panel = table[table[CLASS] == name].assign(**{CLASS: ALL}), EVERY if name == ALL else name
+        for _, point in rows.groupby(by, dropna=False) if by else [((), rows)]:
+            with suppress(SpecsimError):  # One line alone, or a seed that another lacks.
+                cells = winners(point, ATTAINMENT, by, of=axes.line).to_dict("records")
+                found += [{**{str(key): each for key, each in cell.items()}, PANEL: panel} for cell in cells]
     return found
 
 
@@ -328,10 +325,11 @@ def _sweep_answer(table: DataFrame, axes: SweepAxes, won: Sequence[dict[str, Any
     """Return which line attains most, where, and by how much."""
     cells = [cell for cell in won if cell[PANEL] == EVERY]
     if not cells:
-        whole = table[table[CLASS] == ALL].sort_values(axes.x or ATTAINMENT)
+        by = [*([axes.x] if axes.x else []), ATTAINMENT]
+        means = table[table[CLASS] == ALL].groupby(POINT)[by].mean().sort_values(by)
         ends = [
             f"{percent(row[ATTAINMENT])}{f' at {told(axes.x, row[axes.x])}' if axes.x else ''}"
-            for row in (whole.iloc[0], whole.iloc[-1])
+            for row in (means.iloc[0], means.iloc[-1])
         ]
         return [f"The runs meet the objectives of {' to '.join(dict.fromkeys(ends))} of the requests."]
     best = max(cells, key=lambda cell: (cell["tied"] <= 1 and cell["winner_load"] != OVERLOADED, cell["lead"]))
@@ -343,7 +341,9 @@ def _sweep_answer(table: DataFrame, axes: SweepAxes, won: Sequence[dict[str, Any
     lead = f"{100 * best['lead']:.1f}{interval} points more than {word(best['second'])}"
     ahead = [cell for cell in cells if cell["tied"] <= 1]
     names = [word(cell["winner"]) for cell in ahead]
-    if len(cells) == 1 or not names:
+    if not names:
+        return [f"Several attain most: {percent(best['mean'])}{at}."]
+    if len(cells) == 1:
         return [f"{word(best['winner'])} attains most, {percent(best['mean'])}{at}: {lead}."]
     most, decided = max(dict.fromkeys(names), key=names.count), sum(cell["decided"] for cell in cells)
     of = "all" if names.count(most) == len(cells) else f"{names.count(most)} of"
@@ -371,7 +371,7 @@ def _map(
         sure = charts.DECIDED if cell["decided"] else charts.UNDECIDED
         winner = charts.TIE if cell["tied"] > 1 else word(cell["winner"])
         percent = {key: 100 * cell[key] for key in ("mean", "lead", "half_width")}
-        names = {"winner": winner, "second": word(cell["second"]), "sure": sure}
+        names = {"winner": winner, "second": word(cell["second"]), "sure": sure, "said": number(cell["mean"], 100, 0)}
         cells.append({"x": cell[axes.x], "y": own[y], **names, **percent, **own})
     obeyed = [each for each in filters if each.column not in ("line", y)]
     chart = charts.winner_map(cells, axes.x, "" if y == PANEL else y, lines, obeyed)
@@ -396,7 +396,7 @@ def _curves(whole: DataFrame, axes: SweepAxes, lines: dict[str, str], filters: S
             if against is not None and not has_pairs(part, axes, against):
                 alone.append(", ".join(f"{key} = {value}" for key, value in own.items()))
                 continue
-            panels, marks = panels_of(part, axes, measure, against), marks_of(part, axes)
+            panels, marks = panels_of(part, axes, measure, against), marks_of(part, axes, against)
             said = said or caption_of([panel.means for panel in panels], axes)
             rows += [
                 {"line": word(each[axes.line]), "x": each[axes.x] if axes.x else None, PANEL: panel.title, **own}

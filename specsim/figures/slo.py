@@ -29,8 +29,9 @@ from specsim.figures.style import (
     run_said,
     style,
 )
+from specsim.metrics.requests import SLO_RELATIVE_TOLERANCE
 from specsim.metrics.seeds import verdict_of
-from specsim.metrics.tables import LONGEST_CLASS, objective, sentences, shorten, stand_ins
+from specsim.metrics.tables import LONGEST_CLASS, number, objective, sentences, shorten, stand_ins
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,9 +116,9 @@ def slo_by_class(metrics: Mapping[str, Any]) -> Figure:
         figure = new_figure(2.55 + long_in * sin(radians(SLANT_DEGREES)))
         left, right = figure.subplots(1, 2)
         slant: Any = {"rotation": SLANT_DEGREES, "ha": "right", "rotation_mode": "anchor"} if slanted else {}
-        shares = [100 * (part["slo_attainment"] or 0.0) for part in parts.values()]
+        shares = [part["slo_attainment"] for part in parts.values()]
         rates = [part["slo_goodput_tokens_per_s"] or 0.0 for part in parts.values()]
-        for axes, heights in ((left, shares), (right, rates)):
+        for axes, heights in ((left, [100 * each for each in shares]), (right, rates)):
             bars = axes.bar(range(len(parts)), heights, width=0.62, color=[*colours(block["classes"]).values(), GREY])
             axes.set_xticks(range(len(labels)), labels, **slant)
             axes.grid(axis="x", visible=False)
@@ -127,11 +128,12 @@ def slo_by_class(metrics: Mapping[str, Any]) -> Figure:
         left.set_ylim(0, 116)
         left.set_yticks(range(0, 101, 20))
         for place, share in enumerate(shares):
-            left.text(place, ABOVE_MARKS, amount(share), ha="center", fontsize=7.5, bbox=LABEL_BOX)
+            left.text(place, ABOVE_MARKS, number(share, 100, 1), ha="center", fontsize=7.5, bbox=LABEL_BOX)
         _marks(left, parts)
         right.bar_label(bars, fmt=amount, padding=1.5, fontsize=7.5, bbox=LABEL_BOX)
         right.set_ylabel("SLO goodput (tokens/s)")
         right.margins(y=0.12)
+        right.set_ylim(bottom=0)
         legend_above(figure, left)
         caption_below(figure, [*TPOT_SAID, *run_said(block)])
         return figure
@@ -305,7 +307,7 @@ def _panel(axes: Axes, classes: Mapping[str, Any], requests: DataFrame, slo: str
 
 
 def curve(part: DataFrame, slo: str, most: int = MOST_POINTS) -> tuple[Floats, Floats]:
-    """Return `most` sorted latencies in ms, and the share of requests below the first and up to each in %."""
+    """Return about `most` sorted latencies in ms, and the share of requests below the first and up to each in %."""
     column = slo.removeprefix("slo_")
     values_ms = 1000 * part[column].to_numpy(dtype=np.float64)
     completed = (part["rejected_reason"] == "").to_numpy(dtype=bool)
@@ -314,7 +316,10 @@ def curve(part: DataFrame, slo: str, most: int = MOST_POINTS) -> tuple[Floats, F
     before = int((completed & ~measured).sum())
     values_ms = np.sort(values_ms[measured])
     shares = 100 * (before + np.arange(len(values_ms) + 1)) / len(part)
-    kept = np.unique(np.linspace(0, len(values_ms) - 1, min(most, len(values_ms))).astype(int))
+    # The last that meets the objective is kept: the curve has its share there, however few points it has.
+    met = values_ms.searchsorted(1000 * (1 + SLO_RELATIVE_TOLERANCE) * part[slo].to_numpy()[:1], side="right")
+    places = [*np.linspace(0, len(values_ms) - 1, min(most, len(values_ms))), *(met[met > 0] - 1)]
+    kept = np.unique(np.array(places, dtype=int))
     return values_ms[kept], np.concatenate([shares[:1], shares[1:][kept]])
 
 

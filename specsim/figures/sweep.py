@@ -47,6 +47,13 @@ LABELS = {
     "replicas": "Replicas",
     ATTAINMENT: "SLO attainment (%)",
     GOODPUT: "SLO goodput (tokens/s)",
+    "duration": "Duration (s)",
+    "request_throughput": "Throughput (requests/s)",
+    "request_goodput": "SLO goodput (requests/s)",
+    "output_throughput": "Output throughput (tokens/s)",
+    "output_throughput_per_gpu": "Output throughput (tokens/s per GPU)",
+    "total_token_throughput": "Input and output throughput (tokens/s)",
+    "spec_decode_acceptance_rate": "Draft tokens accepted (%)",
 }
 UNITS = {"_per_s": "1/s", "_s": "s"}
 """Units by the end of a name; a name that ends with tokens, bytes or requests says its own."""
@@ -66,7 +73,7 @@ class Panel(NamedTuple):
 
 
 def panels_of(table: DataFrame, axes: SweepAxes, measure: str, against: Any = None) -> list[Panel]:
-    """Return the panels of one measure: one per class, one of all, and for attainment one of the worst class.
+    """Return the panels of one measure: one per class that has it, one of all, for attainment one of the worst class.
 
     With `against` the panels hold differences from this value of `axes.line`, of runs that have a partner.
 
@@ -85,7 +92,7 @@ def panels_of(table: DataFrame, axes: SweepAxes, measure: str, against: Any = No
         return in_units(paired_difference(paired, of_measure, against, rest, of=axes.line), measure, least=least)
 
     whole = means(table, measure, [CLASS, *by])
-    classes = [*sorted(set(whole[CLASS]) - {ALL}), ALL]
+    classes = [*sorted(set(whole[CLASS][whole["count"] > 0]) - {ALL}), ALL]
     panels = [Panel("all classes" if name == ALL else name, whole[whole[CLASS] == name]) for name in classes]
     if measure == ATTAINMENT and WORST in table:
         panels.append(Panel("worst class", means(table[table[CLASS] == ALL], WORST, by)))
@@ -115,9 +122,11 @@ def is_share(measure: str) -> bool:
 def caption_of(means: Sequence[DataFrame], axes: SweepAxes, against: Any = None) -> list[str]:
     """Return sentences of a caption: what each of the `means` is over, what their intervals cover, what goes along."""
     counts = sorted({count for each in means for count in each["count"] if count})
-    covers = sorted({what for each in means for what in each[COVERS]} - {FEW_SEEDS})
+    covers = sorted({what for each in means for what in each[COVERS][each["count"] > 0]} - {FEW_SEEDS})
     what = "Means" if against is None else f"Differences from {told(axes.line, against)}, paired by seed: means"
-    if not covers:
+    if not counts:
+        parts = ["No run has a value."]
+    elif not covers:
         few = "of one seed: no interval" if counts <= [1] else f"over {counts[-1]} seeds, too few for an interval"
         parts = [f"{what} {few}."]
     else:

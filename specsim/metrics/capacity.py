@@ -19,6 +19,7 @@ STEP = 2.0
 """From one rate of the coarse scan to the next."""
 DIGITS = 4
 """Of a tested rate."""
+ROUNDING = 1e-9
 FAILURES = 2
 """Rates in a row that miss the target and end the coarse scan: behind one alone it may be met again."""
 
@@ -86,7 +87,7 @@ def next_rate(asked: Asked, tested: Tested) -> float | None:
     while missed < FAILURES:
         if rate not in tested:
             return rate
-        missed = 0 if _kept(asked, tested[rate]) else missed + 1
+        missed = 0 if kept(asked, tested[rate]) else missed + 1
         if rate >= asked.last:
             break
         rate = min(rate * STEP, asked.last)
@@ -101,21 +102,22 @@ def capacity(asked: Asked, tested: Tested) -> Capacity:
     """Return what the tested rates say."""
     keeps, misses = _edge(asked, tested)
     again = (
-        () if misses is None else tuple(rate for rate in sorted(tested) if rate > misses and _kept(asked, tested[rate]))
+        () if misses is None else tuple(rate for rate in sorted(tested) if rate > misses and kept(asked, tested[rate]))
     )
     by_seed = np.array([_falls(asked.target, tested, seed) for seed in range(len(next(iter(tested.values()))))])
     return Capacity(keeps, misses, by_seed, *mean_interval(by_seed), again)
 
 
-def _kept(asked: Asked, attained: Sequence[float]) -> bool:
-    return float(np.mean(attained)) >= asked.target
+def kept(asked: Asked, attained: Sequence[float]) -> bool:
+    """Return whether the mean over seeds keeps the target; one that equals it but for its rounding does."""
+    return float(np.mean(attained)) >= asked.target * (1 - ROUNDING)
 
 
 def _edge(asked: Asked, tested: Tested) -> tuple[float | None, float | None]:
     """Return the highest rate up to which all keep the target, and the lowest that misses it."""
     keeps = None
     for rate in sorted(tested):
-        if not _kept(asked, tested[rate]):
+        if not kept(asked, tested[rate]):
             return keeps, rate
         keeps = rate
     return keeps, None

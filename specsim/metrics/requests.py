@@ -29,6 +29,12 @@ def counts(window: Window, arrival_s: Floats) -> Bools:
     return inside
 
 
+def counted(requests: DataFrame, metrics: Mapping[str, Any]) -> DataFrame:
+    """Return the requests that the metrics of a run count: those that arrive within its window."""
+    window = metrics["specsim"]["window"]
+    return requests if window is None else requests[counts(window, requests["arrival_s"].to_numpy())]
+
+
 SCHEMA_VERSION = 2
 
 REQUEST_COLUMNS: dict[str, str] = {

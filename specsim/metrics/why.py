@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from specsim.errors import SpecsimError
-from specsim.metrics.requests import SLO_RELATIVE_TOLERANCE, SPENT_COLUMNS, RequestRows, counts
+from specsim.metrics.requests import SLO_RELATIVE_TOLERANCE, SPENT_COLUMNS, RequestRows, counted
 from specsim.metrics.summary import ratio
 from specsim.pass_shape import PassShape
 
@@ -31,6 +31,8 @@ CAUSES: dict[str, str] = {
     "preemption": "in time for TPOT but for a preemption",
     "draft": "in time for TPOT if drafting took no time",
     "other_prompts": "in time for TPOT but for the prompts of others",
+    "prompts_and_draft": "in time for TPOT but for the prompts of others and drafting together",
+    "pause": "in time for TPOT but for the longest pause, which others filled",
     "batch": "decoding beside others alone exceeds the TPOT objective",
 }
 """Causes of a missed request, the first that holds, with what each says (docs/metrics.md has the formulas)."""
@@ -58,10 +60,8 @@ def causes(rows: RequestRows, decode_s: float, prompt_s: NDArray[np.float64]) ->
     late, missed, tpot_s = ~rows["ttft_ok"], ~rows["slo_ok"], rows["tpot_s"]
     slo_s = rows["slo_tpot_s"] * (1 + SLO_RELATIVE_TOLERANCE)
     gaps, reading_s, drafting_s = np.maximum(rows["output_tokens"] - 1, 1), rows["prompts_s"], rows["drafting_s"]
-    steady, unread, undrafted = (
-        tpot_s - seconds / gaps <= slo_s for seconds in (rows["longest_pause_s"], reading_s, drafting_s)
-    )
-    others = steady | unread
+    spent = rows["longest_pause_s"], reading_s, drafting_s, reading_s + drafting_s
+    steady, unread, undrafted, bare = (tpot_s - seconds / gaps <= slo_s for seconds in spent)
     moving_s = np.nan_to_num(rows["split.moving_s"]) if "split.moving_s" in rows.columns else 0.0
     arrived_s = rows["split.arrived_s"] if "split.arrived_s" in rows.columns else np.nan
     ttft_slo_s = rows["slo_ttft_s"] * (1 + SLO_RELATIVE_TOLERANCE)
@@ -73,8 +73,10 @@ def causes(rows: RequestRows, decode_s: float, prompt_s: NDArray[np.float64]) ->
         "own_prompt": late,
         "objective": rows["slo_tpot_s"] < decode_s,
         "preemption": steady & (rows["preemptions"] > 0),
-        "draft": (rows["speculations"] > 0) & undrafted & ~(others & (reading_s > drafting_s)),
-        "other_prompts": others,
+        "draft": (rows["speculations"] > 0) & undrafted & ~(unread & (reading_s > drafting_s)),
+        "other_prompts": unread,
+        "prompts_and_draft": bare,
+        "pause": steady,
     }
     found = np.select([missed & held.astype(bool) for held in holds.values()], list(holds), "batch")
     return np.where(missed, found, "").astype(object)
@@ -88,11 +90,9 @@ def with_causes(run: AnyRun) -> DataFrame:
     SpecsimError
         When the run was stored before specsim kept what a request takes alone, or keeps no requests.
     """
-    requests, block, told = run.requests, run.metrics["specsim"], run.provenance.get(ALONE)
+    requests, told = counted(run.requests, run.metrics).reset_index(drop=True), run.provenance.get(ALONE)
     if told is None or not SPENT_COLUMNS.keys() <= {*requests}:
         raise SpecsimError("why: the run was made by an older specsim, which kept no pass times; expected it run again")
-    if block["window"] is not None:
-        requests = requests[counts(block["window"], requests["arrival_s"].to_numpy())].reset_index(drop=True)
     prompt_s = np.interp(requests["prompt_tokens"], PROMPTS, told["prompt_s"])
     return requests.assign(cause=causes(RequestRows.of(requests), told["decode_s"], prompt_s))
 

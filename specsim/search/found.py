@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from specsim.errors import SpecsimError, nearest
-from specsim.metrics.capacity import LEAST_SEEDS, Asked, Capacity, capacity, mean_interval
+from specsim.metrics.capacity import LEAST_SEEDS, Asked, Capacity, capacity, kept, mean_interval
 from specsim.metrics.load import TARGET_HALF_WIDTH, Recorded
 from specsim.metrics.requests import NOTED
 from specsim.metrics.seeds import OVERLOADED, SHORT, depends_on_length
@@ -166,7 +166,7 @@ def longer(asked: Asked, line: Line, rate: float) -> int | None:
     requests, runs, shares = line.requests.get(rate), line.judged[rate], line.tested[rate]
     if requests is None or requests >= asked.longest or len(runs) < len(shares):
         return None
-    flattered = float(np.mean(shares)) >= asked.target and any(run.depends_on_length for run in runs)
+    flattered = kept(asked, shares) and any(run.depends_on_length for run in runs)
     if not flattered and not line.unjudged(rate, asked.target):
         return None
     needed = max((run.needed_requests or 0 for run in runs if run.too_short), default=0)

@@ -14,6 +14,7 @@ from specsim.calibration.benchmarks import BENCH, RATE, TOTALS, drafted, results
 from specsim.core.request import Floats
 from specsim.errors import SpecsimError
 from specsim.metrics.capacity import LEAST_SEEDS
+from specsim.metrics.requests import counted
 from specsim.metrics.seeds import HALF, failed_said, over_seeds, paired_difference, with_partner
 from specsim.metrics.statistics import BATCHES, mean_half_width
 from specsim.metrics.sweep_table import ALL, CLASS, SEED, SweptRun, differing, sweep_table, values_of
@@ -120,7 +121,7 @@ def compared(one: Path, other: Path) -> Compared:
 
 def _run(folder: Path) -> ComparedRun:
     run = read_run(folder)
-    return ComparedRun(swept(folder.name, run).settings, run.metrics, run.requests)
+    return ComparedRun(swept(folder.name, run).settings, run.metrics, counted(run.requests, run.metrics))
 
 
 def _benchmark(file: Path, like: ComparedRun | None) -> ComparedRun:

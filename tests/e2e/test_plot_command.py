@@ -16,14 +16,6 @@ def stored(tmp_path_factory):
     return folder
 
 
-@pytest.mark.usefixtures("unrendered")
-def test_figures_of_one_run(stored, capsys):
-    assert main(["plot", str(stored)]) == 0
-    files = capsys.readouterr().out.splitlines()
-    stems = ("slo_by_class", "latency_cdf", "timeline")
-    assert set(files) == {str(stored / "figures" / f"{stem}.{kind}") for stem in stems for kind in ("png", "pdf")}
-
-
 def test_what_is_no_run_folder_or_needs_a_sweep(stored, here, refused):
     (here / "file").write_text("")
     for path in (here / "nope", here, here / "file"):

@@ -12,9 +12,10 @@ import pytest
 
 from specsim import Sweep, load_run, load_sweep, simulate, sweep
 from specsim.cli import main
-from specsim.metrics.sweep_table import SweepAxes
+from specsim.metrics.sweep_table import SweepAxes, axes_of
 from specsim.metrics.tables import load_of
 from tests.files import block, commands, page
+from tests.unit import test_sweep_figures
 
 NEEDS = ("altair", "jinja2", "vl_convert")
 pytestmark = pytest.mark.skipif(not all(map(find_spec, NEEDS)), reason="needs specsim[report]")
@@ -67,11 +68,12 @@ def test_a_run_s_page_has_its_numbers(pages):
     assert f"vllm_spec meets the objectives of {block['slo_attainment']:.1%} of 80 requests of poisson" in text
     attained, ttft, _, timeline, missed, time = specs_in(pages["run"]).values()
     assert {row["slo_class"]: row["slo"] for row in values_in(attained)}["all"] == 100 * block["slo_attainment"]
-    assert max(row["share"] for row in values_in(ttft) if "share" in row) == 100.0
+    assert {row["share"] for row in values_in(ttft) if row.get("ms") == 2000.0} == {100.0}, "at the objective"
     shares = sum(row["share"] for row in values_in(missed) if row["slo_class"] == "all")
     assert 0 < shares == pytest.approx(100 * (~run.requests["slo_ok"]).mean())
     assert sum(row["share"] for row in values_in(time)) == pytest.approx(100)
-    assert len(timeline["vconcat"]) == 6
+    last = run.passes.query("kind == 1").eval("start_s + seconds").max()
+    assert (len(timeline["vconcat"]), values_in(timeline)[-1]["s"]) == (6, last)
 
 
 def test_a_sweep_s_page_has_its_means_and_says_which_attains_most(pages):
@@ -82,11 +84,20 @@ def test_a_sweep_s_page_has_its_means_and_says_which_attains_most(pages):
     assert f"The largest lead is that of {best} at rps = 40" in text
     shown = report._points(runs, SweepAxes("rps", "scheduler", (), ())).table.rows
     assert [row[-1] for row in shown] == [load_of(each) for each in runs.over_seeds().to_dict("records")]
-    _, attainment, *_ = specs_in(pages["sweep"]).values()
+    won, attainment, *_ = specs_in(pages["sweep"]).values()
+    assert all((cell["said"] == "100") == (cell["mean"] == 100) for cell in values_in(won))
     means = runs.means(by=["slo_class", "scheduler", "rps"]).query("slo_class == 'all'").to_dict("records")
     drawn = [each for each in values_in(attainment) if each["requests of"] == "all classes"]
     shown = {(each["line"], each["x"]): each["mean"] for each in drawn}
     assert shown == {(each["scheduler"], each["rps"]): 100 * each["mean"] for each in means}
+    ends = [f"{shown['vllm', rps]:.1f}% at rps = {rps}" for rps in (5, 40)]
+    _, said, _ = report.sweep_page(runs.select(scheduler="vllm"))
+    assert said == [f"The runs meet the objectives of {' to '.join(ends)} of the requests."]
+    frame = test_sweep_figures.table()
+    frame["load.overloaded"] &= frame["scheduler"] == "adaserve"
+    (curves,) = report._curves(frame.assign(slo_attainment=0.5), axes_of(frame), {"adaserve": "", "fcfs": ""}, [])
+    marks = [{each["load"] for each in values_in(of.spec) if each["x"] == 8} for of in curves.charts]
+    assert marks == [{"kept up", "overloaded"}] * 2 + [{"overloaded"}], "a difference has the stronger mark of its two"
 
 
 def test_the_page_of_an_incomplete_grid_has_differences_where_both_ran(tmp_path):
@@ -95,7 +106,8 @@ def test_the_page_of_an_incomplete_grid_has_differences_where_both_ran(tmp_path)
     runs += sweep({"slo_scale": [1.3], **seeds}, scheduler="vllm", rps=2, **small)
     file = Sweep(runs).report(tmp_path / "page.html")
     assert re.search("No run has a partner of vllm(_spec)? at slo_scale = 1.3.", file.read_text())
-    attainment, _, apart, *_ = specs_in(file).values()
+    assert "Several attain most: 100.0% at rps = 2, slo_scale = 1." in file.read_text(), "at points of both"
+    _, attainment, _, apart, *_ = specs_in(file).values()
     assert [{each["slo_scale"] for each in values_in(spec)} for spec in (attainment, apart)] == [{"1", "1.3"}, {"1"}]
     unset = {"scheduler": "vllm_spec", "rps": 40, **small}
     sweep({"acceptance_scale": [None, 0.3], **seeds}, **unset).report(file)

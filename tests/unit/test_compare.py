@@ -42,6 +42,13 @@ def test_two_runs_have_intervals_by_request_where_their_requests_are_the_same(ru
     assert not any("\u00b1" in line for line in said)
 
 
+def test_of_runs_with_a_warm_up_the_requests_that_count_are_compared(tmp_path, capsys):
+    for name in ("vllm", "vllm_spec"):
+        run = simulate(name, "poisson", requests=60, rps=6, warmup="50%", out=tmp_path / name)
+    said = f"{run.metrics['completed']} requests are the same: "
+    assert any(line.startswith(said) for line in lines_of(capsys, tmp_path / "vllm", tmp_path / "vllm_spec"))
+
+
 def test_the_interval_is_that_of_twenty_batch_means():
     """40 differences of 0 and 0.02 s in turns, by pairs: means of 0 and 0.02 s, deviation 0.01 * sqrt(20 / 19)."""
     frame = pd.DataFrame({"prompt_tokens": [5] * 40, "ttft_s": [1.0] * 40})

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from specsim import SpecsimError, simulate
+from specsim.figures.plots import run_figures
 from specsim.metrics.requests import PASS_COLUMNS, REQUEST_COLUMNS, SPENT_COLUMNS, RunTotals
 from specsim.metrics.summary import percentile, summarise
 from specsim.metrics.tables import WIDTH, class_table, comparison_table
@@ -217,6 +218,8 @@ def test_a_warmup_is_a_window_without_an_end(warmup, seconds):
     assert counted["arrived"] == 60 - left_out < 60
     assert f"warmup: {left_out} of 60 requests arrive in the first {seconds:g} s and are not counted" in warm.notes
     assert warm.why().set_index("slo_class").loc["all", "arrived"] == counted["arrived"]
+    curves = [line.get_xdata() for line in run_figures(warm)["latency_cdf"].axes[1].lines if not line.is_dashed()]
+    assert sum(map(len, curves)) == counted["arrived"] + 2 * len(curves), "a step a request between two ends"
     assert not any(note.startswith("warmup") for note in simulate(**GIVEN).notes)
 
 

@@ -114,6 +114,14 @@ def test_a_figure_says_what_its_intervals_cover(given, said):
     assert any(spans) == ("seed" not in given)
 
 
+def test_a_measure_that_classes_lack_has_one_panel_with_its_unit():
+    whole = (frame := table())["slo_class"] == "all"
+    for value, said in ((1.0, f"{COVER} classes and acceptance."), (np.nan, "No run has a value.")):
+        figure = drawn(frame.assign(output_throughput=np.where(whole, value, np.nan)), "output_throughput")
+        assert [axes.get_ylabel() for axes in figure.axes] == ["Output throughput (tokens/s)"]
+        assert said in caption(figure)
+
+
 def marked(axes):
     """Return the x of marked points by fill: those of each line."""
     white = [line for line in axes.lines if line.get_markerfacecolor() == "white"]
