@@ -109,7 +109,7 @@ def capacity(asked: Asked, tested: Tested) -> Capacity:
 
 
 def kept(asked: Asked, attained: Sequence[float]) -> bool:
-    """Return whether the mean over seeds keeps the target; one that equals it but for its rounding does."""
+    """Return whether the mean over seeds keeps the target, or equals it but for its rounding."""
     return float(np.mean(attained)) >= asked.target * (1 - ROUNDING)
 
 
