@@ -11,7 +11,7 @@ import yaml
 
 from specsim.errors import say
 from specsim.files.staging import in_one_step
-from specsim.files.yaml_file import TAG
+from specsim.files.yaml_file import EXPONENT, TAG
 
 INLINE_WIDTH = 170
 """Characters of a line of YAML before it is broken."""
@@ -101,3 +101,4 @@ def _number(writer: _Writer, value: float) -> yaml.Node:
 _Writer.add_representer(dict, _mapping)
 _Writer.add_representer(list, _list)
 _Writer.add_representer(float, _number)
+_Writer.add_implicit_resolver(f"{TAG}float", EXPONENT, list("-+0123456789"))  # Text such as 1e5 is in quotes.

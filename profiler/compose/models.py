@@ -17,7 +17,7 @@ from typing import Any
 from profiler.compose.library import check_architecture, config_files, config_in, family_of
 from profiler.models.shapes import BY_NAME, TransformerShape
 from specsim.errors import SpecsimError
-from specsim.latency.drafter import JOINED_ONCE, DecoderHead
+from specsim.latency.drafter import BLOCKS, JOINED_ONCE, DecoderHead
 
 FIELDS = (
     *("num_hidden_layers", "hidden_size", "num_attention_heads"),
@@ -48,15 +48,14 @@ HEADS_BESIDE_LATENT = {"num_attention_heads": 64, "num_key_value_heads": 64, "he
 MARKOV_RANKS = {7168: 512, 4096: 256}
 """Of DSpark's Markov head in DeepSeek-V4's checkpoints, by the hidden size: V4-Pro's and V4-Flash's."""
 HEADS = {
-    **dict.fromkeys(("LlamaForCausalLMEagle", "EagleLlamaForCausalLM"), "eagle"),
-    **dict.fromkeys(("LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "Eagle3DraftModel"), "eagle3"),
+    **dict.fromkeys(("LlamaForCausalLMEagle", "EagleLlamaForCausalLM", "EagleSpeculator"), "eagle"),
+    **dict.fromkeys(("LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM"), "eagle3"),
+    **dict.fromkeys(("Eagle3DraftModel", "Eagle3Speculator"), "eagle3"),
     "PEagleDraftModel": "p_eagle",
     "DFlashDraftModel": "dflash",
     "DSparkDraftModel": "dspark",
 }
 """Kind of a head by the architecture in its configuration: of EAGLE's, SpecForge's and speculators' checkpoints."""
-OWN_SIZES = ("num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size")
-"""Sizes of a head that may be others than its target's."""
 SHORT = 128
 """Cached tokens at which the projections of latent attention are measured."""
 DROPPED = ("meta-", "-instruct", "-chat", "-hf", "-base")
@@ -175,12 +174,14 @@ def head_config(given: str, target: Model) -> tuple[str, Model] | None:
     Raises
     ------
     SpecsimError
-        When the file cannot be read, or the head is of another hidden size than its target.
+        When the file cannot be read, or the head is quantised or of another hidden size than its target.
     """
     if (file := _file_of(given)) is None:
         return None
     config = _parsed(file, str(file))
-    kind = next((kind for each, kind in HEADS.items() if config.get("architectures") == [each]), None)
+    # EAGLE's own release calls an EAGLE-3 head LlamaForCausalLM.
+    kinds = HEADS | ({"LlamaForCausalLM": "eagle3"} if config.get("draft_vocab_size") else {})
+    kind = next((kind for each, kind in kinds.items() if config.get("architectures") == [each]), None)
     if kind is None:
         return None
     # Checkpoints of speculators have the sizes of their layers one level down.
@@ -189,7 +190,19 @@ def head_config(given: str, target: Model) -> tuple[str, Model] | None:
     size, own = (each.whole("hidden_size") for each in (target, found))
     if own != size:
         raise SpecsimError(f"{file}: a head of hidden_size {own:,}, and {target.name} has {size:,}; expected its head")
+    if config.get("quantization_config"):
+        raise SpecsimError(f"{file}: quantization_config: quantised heads are not composed; expected one in 16 bits")
     return kind, found
+
+
+def of_own(head: DecoderHead, own: Model) -> DecoderHead:
+    """Return a head with the layers, vocabulary, block and Markov rank of its `own` configuration."""
+    named, beside = own.config.get("draft_vocab_size"), BLOCKS.get(head.kind)
+    vocabulary = own.whole("draft_vocab_size", own.whole("vocab_size")) if head.wide or named else None
+    depth = head.depth if beside is None else own.whole("block_size", head.depth + beside) - beside
+    rank = head.markov_rank and own.whole("markov_rank", head.markov_rank)
+    layers = own.whole("num_hidden_layers")
+    return replace(head, layers=layers, draft_vocab_size=vocabulary, depth=depth, markov_rank=rank)
 
 
 def _file_of(given: str) -> Path | None:
@@ -248,12 +261,11 @@ def head_of(target: Model, head: DecoderHead, own: Model | None = None) -> Model
     if target.sparse:
         config["compress_ratios"] = [0] * head.layers
     elif head.kind != "mtp":
-        heads, kv_heads, width = target.heads
+        heads, kv_heads, width = (own or target).heads
         config = _llama(head.layers, target.whole("hidden_size"), heads, kv_heads, width)
-        if target.latent:
+        if target.latent and own is None:
             config |= HEADS_BESIDE_LATENT
-        config["intermediate_size"] = target.whole("intermediate_size")
-        config |= {} if own is None else {key: own.whole(key) for key in OWN_SIZES if own.config.get(key) is not None}
+        config["intermediate_size"] = (own or target).whole("intermediate_size")
     config["max_position_embeddings"] = target.whole("max_position_embeddings")
     config["vocab_size"] = head.draft_vocab_size or target.whole("vocab_size")
     return Model(

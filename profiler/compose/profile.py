@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from profiler.compose.fit import composed, fitted_forms
@@ -25,7 +24,7 @@ from profiler.compose.library import (
     version,
 )
 from profiler.compose.memory import GIB, left_bytes
-from profiler.compose.models import Model, head_config, head_of, model_of, of_v4
+from profiler.compose.models import Model, head_config, head_of, model_of, of_own, of_v4
 from profiler.compose.operators import LONG, Operators
 from profiler.compose.passes import Alike, ComposedPass
 from specsim.acceptance.loading import ANY, same_model
@@ -253,10 +252,7 @@ def _second(model: Model, draft: str | None, drafter: str | None) -> tuple[Model
     if model.sparse and kind not in OF_SPARSE:
         raise SpecsimError(f"--drafter {kind}: is not composed on {model.name}; expected one of {', '.join(OF_SPARSE)}")
     head = of_v4(model, head) if model.sparse and kind == "dspark" else head
-    if own is not None:
-        named = own.config.get("draft_vocab_size")
-        vocabulary = own.whole("draft_vocab_size", own.whole("vocab_size")) if head.wide or named else None
-        head = replace(head, layers=own.whole("num_hidden_layers"), draft_vocab_size=vocabulary)
+    head = head if own is None else of_own(head, own)
     return head_of(model, head, own), head
 
 

@@ -38,8 +38,8 @@ LOGGED = re.compile(
     r"(?:Accepted: (\d+) tokens, )?Drafted: (\d+) tokens, Per-position acceptance rate: ([\d.]+(?:, [\d.]+)*)"
 )
 """Counts in a line of vLLM's log."""
-ROUNDED = 1.02
-"""Of the drafts that tokens and rates tell, which are written with three decimals, how far they lie apart at most."""
+ROUNDED = 0.0005
+"""How far the rates of a line, which have three decimals, are off at most."""
 MEANS = re.compile(
     r"Decode batch.*?#running-req: (\d+),.*?accept len: (\d+\.\d+)|sglang:spec_accept_length(?:\{[^}]*\})? (\d+\.\d+)"
 )
@@ -124,8 +124,9 @@ def _counts(line: str) -> Any:
 def _logged(node: CheckedMapping, accepted: str, drafted: str, rates: str) -> Verified:
     """Return the verifications of an interval of vLLM's log; those of shorter drafts show in the accepted tokens."""
     right = np.array([1.0, *map(float, rates.split(", "))])
-    full, told = int(drafted) / (len(right) - 1), int(accepted or 0) / max(right[1:].sum(), LEAST_RATE)
-    shorter = told > ROUNDED * full
+    k, total = len(right) - 1, right[1:].sum()
+    full, told = int(drafted) / k, int(accepted or 0) / max(total, LEAST_RATE)
+    shorter = int(accepted or 0) > full * (total + k * ROUNDED)
     return _of_server(node, right * (told if shorter else full), int(drafted) if shorter else None)
 
 

@@ -387,8 +387,7 @@ def test_a_hint_never_crosses_roles(word):
 @pytest.mark.parametrize(
     ("set_to", "lengths"),
     [
-        (["=1024"], [1024]),
-        (["={distribution: fixed, mean: 1024}"], [1024]),
+        *((["=1024"], [1024]), (["={distribution: fixed, mean: 1024}"], [1024])),
         ([".distribution=uniform", ".low=10", ".high=11"], [10, 11]),
         (["={distribution: lognormal, low: 700, high: 701}"], [700, 701]),
         ([".distribution=fixed,uniform", ".mean=9", ".low=8", ".high=8"], [8, 9]),

@@ -104,8 +104,7 @@ def test_objectives_that_are_set_are_those_of_the_requests(made, words, ttft_s, 
 @pytest.mark.parametrize(
     ("word", "same"),
     [
-        ("rps='2'", "rps=2"),
-        ("requests=100.0", "requests=100"),
+        *(("rps='2'", "rps=2"), ("requests=100.0", "requests=100")),
         ("warmup='[0, 5]'", "warmup=[0,5]"),
         ('+scheduler="fcfs"', "scheduler=fcfs"),
         ("++rps=2", "rps=2"),

@@ -81,8 +81,7 @@ def test_another_pair_is_a_loud_note_where_something_is_drafted():
 @pytest.mark.parametrize(
     ("acceptance", "said"),
     [
-        ("gpt_oss_20b_eagle3", "; chat (chats), summarization:"),
-        ("smollm2_skip_curves", ": chat (chats):"),
+        *(("gpt_oss_20b_eagle3", "; chat (chats), summarization:"), ("smollm2_skip_curves", ": chat (chats):")),
         ("eagle", ""),
     ],
 )

@@ -33,8 +33,7 @@ def limit_of(tightest: str, kinds: list[int]) -> int:
 @pytest.mark.parametrize(
     ("kinds", "batch", "live"),
     [
-        ([URGENT] * COUNT, 3, 3),
-        ([FREE] * COUNT, COUNT, COUNT),
+        *(([URGENT] * COUNT, 3, 3), ([FREE] * COUNT, COUNT, COUNT)),
         ([CHAT, CHAT, CHAT, CHAT, URGENT, CHAT], 4, 3),
         ([FREE, FREE, FREE, FREE, FREE, URGENT], 5, 3),
     ],

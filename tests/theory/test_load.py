@@ -231,6 +231,11 @@ def test_the_trend_is_the_backlogs_change_over_time():
     assert found.grows
 
 
+def test_a_stable_queue_is_rarely_found_to_grow():
+    lines = (queue(0.9, 1_000, seed) for seed in range(COVERED_RUNS))
+    assert np.mean([trend(*line[:2], 1.0, line.arrival_s[-1]).grows for line in lines]) < 0.025
+
+
 def waits_met(seed, n=4_000):
     """Return who of an M/D/1 queue's customers ended within 3 s."""
     arrival_s, finish_s, _ = queue(0.7, n, seed)

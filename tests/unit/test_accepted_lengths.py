@@ -174,6 +174,8 @@ def test_aiperf_warm_up_and_drafts_cut_short_are_told_apart(tmp_path):
     scraped = VLLM_METRICS + '\nvllm:spec_decode_num_draft_tokens_total{engine="0"} 220.0'
     for shorter in (scraped, VLLM_LOG.replace("Drafted: 240", "Drafted: 220")):
         assert "80 verifications of 2.25 tokens, 20 tokens fewer" in str(read(tmp_path, [shorter]).notes)
+    rounded = "Accepted: 54 tokens, Drafted: 30000 tokens, Per-position acceptance rate: 0.005, 0.000, 0.000"
+    assert "fewer drafted" not in str(read(tmp_path, [rounded]).notes), "0.0054 is 0.005 with three decimals"
 
 
 def test_a_run_takes_a_log_and_reproduces_it(tmp_path):

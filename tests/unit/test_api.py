@@ -85,8 +85,7 @@ def test_a_value_without_a_text_of_its_own_is_one_line(value):
 @pytest.mark.parametrize(
     ("call", "named"),
     [
-        (lambda: simulate("continuos"), "'continuous'"),
-        (lambda: simulate("fcfs", rps="2,3", **SMALL), "rps"),
+        *((lambda: simulate("continuos"), "'continuous'"), (lambda: simulate("fcfs", rps="2,3", **SMALL), "rps")),
         (lambda: simulate("fcfs", out="file", **SMALL), "file"),
         (lambda: sweep({"rps": []}, scheduler="fcfs", **SMALL), "rps"),
         (lambda: sweep({"rps": [2, 2.0]}, scheduler="fcfs", **SMALL), "rps=2: is given twice"),

@@ -226,8 +226,7 @@ def test_sizes_are_those_named_then_multiples():
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"overhead_s": -1.0}, "overhead_s"),
-        ({"graph_tokens": [4, 2]}, "sizes that rise"),
+        *(({"overhead_s": -1.0}, "overhead_s"), ({"graph_tokens": [4, 2]}, "sizes that rise")),
         ({"graph_requests": [1, 2]}, "graph_tokens beside it"),
         ({"graph_tokens": [1, 2, 600]}, "graph_most"),
         ({"verification": "tree"}, "tree_attention"),
@@ -287,8 +286,7 @@ def test_a_gpu_of_70_gib_that_is_no_a100_is_large(profile, limits):
 @pytest.mark.parametrize(
     ("scheduler", "settings", "together"),
     [
-        ("vllm", {}, 50),
-        ("vllm_spec", {}, 48),
+        *(("vllm", {}, 50), ("vllm_spec", {}, 48)),
         ("vllm_spec", {"scheduler__num_speculative_tokens": 0}, 50),
         ("vllm_spec", {"engine__max_num_seqs__speculating": 49}, 49),
         ("vllm_spec", {"scheduler__max_num_seqs": 49}, 49),
@@ -315,8 +313,7 @@ EAGLE = {"drafter": "eagle3", "acceptance": "bernoulli", "acceptance__alpha": 0.
 @pytest.mark.parametrize(
     ("scheduler", "settings", "measured_tpot_ms", "within"),
     [
-        ("vllm", {"engine": "vllm_0_11"}, 10.50, 0.15),
-        ("vllm", {}, 10.50, 0.20),
+        *(("vllm", {"engine": "vllm_0_11"}, 10.50, 0.15), ("vllm", {}, 10.50, 0.20)),
         ("vllm_spec", {"engine": "vllm_0_11", "rps": 35.3, "requests": 700, **EAGLE}, 13.80, 0.20),
     ],
 )
@@ -348,8 +345,7 @@ def test_an_engine_without_batching_mixes_and_is_noted():
 @pytest.mark.parametrize(
     ("scheduler", "engine", "noted"),
     [
-        ("continuous", "vllm_0_12", True),
-        ("continuous", "vllm_0_6", False),
+        *(("continuous", "vllm_0_12", True), ("continuous", "vllm_0_6", False)),
         ("vllm", "vllm_0_6", False),
         ("adaserve", "vllm_0_6", True),
         ("sglang_adaptive", "vllm_0_15", True),

@@ -87,8 +87,7 @@ ADAPTS = CHAIN | {"speculative_adaptive": True}
 @pytest.mark.parametrize(
     ("server", "lacks"),
     [
-        (CHAIN, ""),
-        (TREE, "of trees (speculative_eagle_topk 4)"),
+        *((CHAIN, ""), (TREE, "of trees (speculative_eagle_topk 4)")),
         (ADAPTS, "of steps that adapt"),
         (None, "but no server"),
     ],
@@ -144,8 +143,7 @@ CLIENTS, AT_A_RATE = BenchLoad(200, 50, 5, 10), BenchLoad(200, 50, 0, 10, rate=4
 @pytest.mark.parametrize(
     ("given", "load"),
     [
-        ({"loadgen": {"concurrency": 5}}, CLIENTS),
-        ({"perf_analyzer": {"stimulus": {"concurrency": 5}}}, CLIENTS),
+        *(({"loadgen": {"concurrency": 5}}, CLIENTS), ({"perf_analyzer": {"stimulus": {"concurrency": 5}}}, CLIENTS)),
         ({"concurrency": 5, "request_rate": None}, CLIENTS),
         ({"loadgen": {"request_rate": 4.0}}, AT_A_RATE),
         ({"loadgen": {"request_rate": 4.0, "arrival_pattern": "gamma", "arrival_smoothness": 0.5}}, "burstiness 0.5"),

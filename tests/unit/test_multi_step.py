@@ -154,8 +154,7 @@ PLAIN = hardware()
 @pytest.mark.parametrize(
     ("text", "truth", "at_once"),
     [
-        (None, None, True),
-        (acceptance_trace(3, silent=True), None, False),
+        *((None, None, True), (acceptance_trace(3, silent=True), None, False)),
         (replace(acceptance_trace(3), layout=Handwritten()), None, False),
         (None, replace(PLAIN, draft=replace(PLAIN.draft, expands=True)), False),
         (None, replace(PLAIN, draft=replace(PLAIN.draft, max_depth=1)), False),

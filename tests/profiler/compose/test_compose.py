@@ -340,19 +340,24 @@ def test_heads_by_their_own_shape():
     assert (mtp.whole("vocab_size"), eagle.whole("vocab_size")) == (151936, 32000)
 
 
-@pytest.mark.parametrize("nested", [False, True])
-def test_a_head_has_the_sizes_of_its_own_configuration(nested, tmp_path):
+@pytest.mark.parametrize("named", ["LlamaForCausalLMEagle3", "LlamaForCausalLM", "Eagle3Speculator"])
+def test_a_head_has_the_sizes_of_its_own_configuration(named, tmp_path):
     """EAGLE-3 of gpt-oss: NVIDIA's file is flat, with a width of 17,280, speculators' nests its layer's sizes."""
     layer = {"hidden_size": 2880, "num_hidden_layers": 1, "num_attention_heads": 64, "num_key_value_heads": 8}
     layer |= {"head_dim": 64, "intermediate_size": 17280, "vocab_size": 201088}
-    named = {"architectures": ["Eagle3DraftModel" if nested else "LlamaForCausalLMEagle3"], "draft_vocab_size": 32000}
-    (tmp_path / "config.json").write_text(
-        json.dumps(named | ({"transformer_layer_config": layer} if nested else layer))
-    )
+    given = {"architectures": [named], "draft_vocab_size": 32000, "block_size": 16}
+    given |= {"transformer_layer_config": layer} if named == "Eagle3Speculator" else layer
+    gpt = {"target": "gpt-oss-20b", "gpu": "h100_sxm", "draft": str(file := tmp_path / "config.json")}
+    file.write_text(json.dumps(given))
     held = 2880 * (2 * (4096 + 2 * 512) + 4096 + 3 * 17280 + 3 * 2880 + 32000)
-    assert mapping_of("gpt-oss-20b", draft=str(tmp_path))["draft"]["weights_bytes"] == 2 * held
-    told = refusal(compose_profile, "Llama-3.1-8B", gpu="h100_sxm", draft=str(tmp_path))
+    assert compose_profile(**gpt)["draft"]["weights_bytes"] == 2 * held
+    told = refusal(compose_profile, **gpt | {"target": "Llama-3.1-8B"})
     assert "a head of hidden_size 2,880, and Llama-3.1-8B has 4,096; expected its head" in told
+    for kind, drafts in (("DFlash", 15), ("DSpark", 16)):
+        file.write_text(json.dumps(given | {"architectures": [f"{kind}DraftModel"]}))
+        assert compose_profile(**gpt)["draft"]["block_tokens"] == drafts
+    file.write_text(json.dumps(given | {"quantization_config": {"quant_method": "fp8"}}))
+    assert "quantised heads are not composed" in refusal(compose_profile, **gpt)
 
 
 def test_a_configuration_by_path_is_the_shipped_one_and_says_its_precision(tmp_path):
