@@ -24,7 +24,7 @@ COLOURS = (*PALETTE, "#B8A600", "#888888")
 """Of lines and classes; the last two, beside Okabe and Ito's, stand on white and on black."""
 PARTS = ("prefill", "draft", "selection", "verify", "idle")
 ROW_PIXELS, PANEL_PIXELS, STRIP_PIXELS = 30, 240, 84
-_OF_CAUSES = "#888888 #4D4D4D #8C6D31 #D55E00 #0072B2 #CC79A7 #B8A600 #E69F00 #56B4E9 #882255 #DDCC77 #009E73"
+_OF_CAUSES = "#888888 #4D4D4D #8C6D31 #D55E00 #0072B2 #CC79A7 #B8A600 #E69F00 #56B4E9 #CC3355 #9467BD #009E73"
 CAUSE_COLOURS = dict(zip(CAUSES, _OF_CAUSES.split(), strict=True))
 TIME_COLOURS = dict(zip(PARTS, (PALETTE[5], PALETTE[1], PALETTE[4], PALETTE[0], "#888888"), strict=True))
 WHEEL = "wheel![event.altKey]"

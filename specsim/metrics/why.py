@@ -35,7 +35,7 @@ CAUSES: dict[str, str] = {
     "pause": "in time for TPOT but for the longest pause, which others filled",
     "batch": "decoding beside others alone exceeds the TPOT objective",
 }
-"""Causes of a missed request, the first that holds, with what each says (docs/metrics.md has the formulas)."""
+"""Causes of a missed request, the first that holds, with what each says (docs/report.md has the formulas)."""
 PROMPTS = tuple(2**power for power in range(4, 18))
 """Tokens of the prompts whose seconds a run keeps."""
 ALONE, LONE_DECODE_TOKENS = "alone", 512
@@ -62,6 +62,8 @@ def causes(rows: RequestRows, decode_s: float, prompt_s: NDArray[np.float64]) ->
     gaps, reading_s, drafting_s = np.maximum(rows["output_tokens"] - 1, 1), rows["prompts_s"], rows["drafting_s"]
     spent = rows["longest_pause_s"], reading_s, drafting_s, reading_s + drafting_s
     steady, unread, undrafted, bare = (tpot_s - seconds / gaps <= slo_s for seconds in spent)
+    # A pause of a batch that decodes in step is as long as the others: these are judged by a mean of their own.
+    others = 1 - 1 / np.maximum(rows["verifications"], 1)
     moving_s = np.nan_to_num(rows["split.moving_s"]) if "split.moving_s" in rows.columns else 0.0
     arrived_s = rows["split.arrived_s"] if "split.arrived_s" in rows.columns else np.nan
     ttft_slo_s = rows["slo_ttft_s"] * (1 + SLO_RELATIVE_TOLERANCE)
@@ -73,10 +75,10 @@ def causes(rows: RequestRows, decode_s: float, prompt_s: NDArray[np.float64]) ->
         "own_prompt": late,
         "objective": rows["slo_tpot_s"] < decode_s,
         "preemption": steady & (rows["preemptions"] > 0),
-        "draft": (rows["speculations"] > 0) & undrafted & ~(unread & (reading_s > drafting_s)),
+        "draft": undrafted & ~(unread & (reading_s > drafting_s)),
         "other_prompts": unread,
         "prompts_and_draft": bare,
-        "pause": steady,
+        "pause": np.maximum(tpot_s - rows["longest_pause_s"] / gaps, 0) < slo_s * others,
     }
     found = np.select([missed & held.astype(bool) for held in holds.values()], list(holds), "batch")
     return np.where(missed, found, "").astype(object)
@@ -98,7 +100,7 @@ def with_causes(run: AnyRun) -> DataFrame:
 
 
 def why(run: AnyRun) -> DataFrame:
-    """Return what limited a run, a row a class and one of all; docs/metrics.md has the columns.
+    """Return what limited a run, a row a class and one of all; docs/report.md has the columns.
 
     Raises
     ------

@@ -16,7 +16,7 @@ from tests.made import refusal
 
 LONE_S, PROMPT_S = 0.01, 0.3
 MET = {"ttft_s": 0.5, "slo_ttft_s": 1.0, "tpot_s": 0.02, "slo_tpot_s": 0.04, "longest_pause_s": 0.02}
-MET |= {"output_tokens": 11, "preemptions": 0, "speculations": 0, "rejected_reason": ""}
+MET |= {"output_tokens": 11, "preemptions": 0, "verifications": 10, "rejected_reason": ""}
 MET |= {"prompts_s": 0.17, "drafting_s": 0.1, "arrival_s": 0.0}
 BY_HAND = {
     "": {},
@@ -29,13 +29,13 @@ BY_HAND = {
     "objective": {"slo_tpot_s": 0.009},
     # Ten gaps take 0.5 s; without the longest, 0.2 s, they are 0.03 s each on average.
     "preemption": {"tpot_s": 0.05, "longest_pause_s": 0.2, "preemptions": 1},
-    "draft": {"tpot_s": 0.05, "speculations": 3, "prompts_s": 0.1},
+    "draft": {"tpot_s": 0.05, "prompts_s": 0.1},
     # Drafts too took it beyond the objective, but less than the prompts.
-    "other_prompts": {"tpot_s": 0.05, "speculations": 3},
+    "other_prompts": {"tpot_s": 0.05},
     # Without prompts (0.17 s) and drafts (0.1 s) of ten gaps 0.058 s are 0.031 s, and 0.07 s are 0.043 s.
-    "prompts_and_draft": {"tpot_s": 0.058, "speculations": 3},
-    "pause": {"tpot_s": 0.07, "longest_pause_s": 0.4, "speculations": 3},
-    "batch": {"tpot_s": 0.07, "speculations": 3},
+    "prompts_and_draft": {"tpot_s": 0.058},
+    "pause": {"tpot_s": 0.07, "longest_pause_s": 0.4},
+    "batch": {"tpot_s": 0.041, "longest_pause_s": 0.041, "prompts_s": 0.0, "drafting_s": 0.0},  # Ten gaps in step.
 }
 
 
