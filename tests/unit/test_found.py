@@ -110,8 +110,8 @@ def test_the_figure_has_the_tables_answer_and_intervals_of_95_percent():
     low, high = np.array(axes.containers[0][2][0].get_segments()[1])[:, 1]
     half = 2.570582 * np.std(six[2.0], ddof=1) / np.sqrt(6)
     assert (low, high, axes.containers[1][2]) == (pytest.approx(93 - 100 * half), pytest.approx(93 + 100 * half), ())
-    (caption,) = (text.get_text() for text in figure.texts if "95% intervals" in text.get_text())
-    assert "Dotted: the rate in the table, above which attainment falls below the target." in caption
+    said = ["95% intervals", "Dotted: the rate in the table, above which attainment falls below the", *SAID.values()]
+    assert [each for each in said if each not in figure.get_supxlabel().replace("\n", " ")] == [SAID["failed"]]
     (legend,) = figure.legends
     assert legend.get_title().get_text() == "num_speculative_tokens"
     assert [text.get_text() for text in legend.get_texts()] == ["4", "8", "1"]
