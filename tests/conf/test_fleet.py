@@ -66,7 +66,7 @@ def test_the_first_profile_says_the_baseline_the_engine_and_what_else_it_suggest
 
 
 def test_files_of_your_own(tmp_path):
-    text = (shipped("conf") / "profile" / f"{A100}.yaml").read_text().replace(f'"{A100}"', '"mine"')
+    text = (shipped("conf") / "profile" / f"{A100}.yaml").read_text().replace(f"name: {A100}", "name: mine")
     (tmp_path / "mine.yaml").write_text(text)
     found = chosen(f"replica_profiles=[{H100},{tmp_path}/mine.yaml]")
     assert prepare(found).simulation.hardware[1].truth.name == "mine"  # type: ignore[attr-defined]
