@@ -16,9 +16,12 @@ def stored(tmp_path_factory):
     return folder
 
 
-def test_what_is_no_run_folder_or_needs_a_sweep(stored, here, refused):
-    (here / "file").write_text("")
-    for path in (here / "nope", here, here / "file"):
+@pytest.mark.usefixtures("unrendered")
+def test_a_run_has_figures_and_what_is_no_run_folder_or_needs_a_sweep_is_told(stored, here, refused, capsys):
+    assert main(["plot", str(stored)]) == 0
+    drawn = {f"{stem}.{kind}" for stem in ("slo_by_class", "latency_cdf", "timeline") for kind in ("png", "pdf")}
+    assert {*capsys.readouterr().out.split()} == {str(stored / "figures" / each) for each in drawn}
+    for path in (here / "nope", here, Path(__file__)):
         assert str(path) in refused("plot", str(path))
     assert str(stored) in refused("plot", str(stored.with_name("goood")))
     assert "sweep" in refused("plot", str(stored), "--against", "fcfs")
