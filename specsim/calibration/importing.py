@@ -36,7 +36,7 @@ from specsim.files.yaml_file import yaml_text
 from specsim.workload.columns import number
 from specsim.workload.entry import How
 from specsim.workload.formats import KNOWN, choose
-from specsim.workload.readers import Damage, FileTable, content, of_lists, of_records, open_table
+from specsim.workload.readers import FileTable, Findings, content, of_lists, of_records, open_table
 from specsim.workload.trace import Trace, TraceSource
 from specsim.workload.user_file import read_table
 
@@ -233,10 +233,11 @@ def _tables(file: Path, found: Sequence[Result]) -> list[FileTable]:
     records = [each for each in found if isinstance(each.get(REQUESTS), list) and each[REQUESTS]]
     listed = [each for each in found if isinstance(each.get(LENGTHS[0]), list)]
     if records:
-        return [of_records(_rows_as_sent(each), file, "JSON", Damage(file, "entry"), _waited(each)) for each in records]
+        return [of_records(_rows_as_sent(each), Findings(file, "entry", _waited(each))) for each in records]
     if len(found) > 1 and not listed and not any(REQUESTS in each for each in found):
         raise SpecsimError(f"{file}: {len(found)} results without their requests")
-    return [of_lists(_as_sent(each), file, KNOWN, _waited(each)) for each in listed] or [open_table(file, KNOWN)]
+    told = [of_lists(_as_sent(each), KNOWN, Findings(file, "entry", _waited(each))) for each in listed]
+    return told or [open_table(file, KNOWN)]
 
 
 def _waited(result: Result) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf, nan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,12 @@ from specsim.latency.drafter import Drafter, equipped, without_drafter
 from specsim.latency.engine import Engine
 from specsim.latency.model import ModelLatency, Profile
 from specsim.schedulers.parts.batching import RESERVES
-from specsim.workload.columns import not_a_number, number, tokens
-from specsim.workload.readers import Cells, Damage, FileTable, TableRows, content, open_table
+from specsim.workload.columns import not_a_number, number, numbers, tokens
+from specsim.workload.readers import FileTable, Findings, content, frame, open_table
+from specsim.workload.trace import Floats
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
 
 REQUESTS_OF_A_CLIENT = 10
 REQUESTS_AT_A_RATE = 1000
@@ -150,34 +154,34 @@ KEYS = ("completed", *TOTALS.values(), "mean_ttft_ms", "mean_tpot_ms")
 
 def table_of(found: Sequence[Result], file: Path) -> FileTable:
     """Return the results of a file as a table of points."""
+    rows = Findings(file, "result")
 
-    def read(wanted: Sequence[str]) -> tuple[Cells, TableRows]:
-        rows = TableRows(range(1, len(found) + 1), Damage(file, "result"), [])
-        points = [_point(place, each, rows) for place, each in zip(rows.numbers, found, strict=True)]
-        rows.damage.check()
-        return {name: [each[name] for each in points] for name in wanted}, rows
+    def read(wanted: Sequence[str]) -> DataFrame:
+        points = [_point(place, each, rows) for place, each in enumerate(found, start=1)]
+        rows.check()
+        return frame({name: [each[name] for each in points] for name in wanted}, range(1, len(found) + 1))
 
-    return FileTable(file, "results", COLUMNS, read)
+    return FileTable(file, "results", COLUMNS, read, rows)
 
 
-def _point(place: int, result: Mapping[str, Any], rows: TableRows) -> dict[str, object]:
+def _point(place: int, result: Mapping[str, Any], found: Findings) -> dict[str, object]:
     """Return the cells of one result; its faults are noted."""
     missing = [key for key in KEYS if key not in result]
     done = number(result.get("completed"))
     *speculation, lacking = drafted(result)
     if missing:
-        rows.damage.add(place, f"no {missing[0]}")
+        found.add(place, f"no {missing[0]}")
     elif done is None or done < 1:
-        rows.damage.add(place, f"completed {result['completed']!r}; expected requests that were served")
+        found.add(place, f"completed {result['completed']!r}; expected requests that were served")
     elif wrong := _wrong_load(result):
-        rows.damage.add(place, wrong)
+        found.add(place, wrong)
     elif lacking:
-        rows.damage.add(place, lacking)
+        found.add(place, lacking)
     if result.get("failed"):
-        rows.note(f"{rows.damage.file}: {result['failed']} requests failed; the means are of the others")
+        found.note(f"{found.file}: {result['failed']} requests failed; the means are of the others")
     # A request that failed is listed with 0 tokens.
     if any(len({*result[name]} - {0}) > 1 for name in LENGTHS if isinstance(result.get(name), list)):
-        rows.note(f"{rows.damage.file}: lengths vary; every request is taken to have their means")
+        found.note(f"{found.file}: lengths vary; every request is taken to have their means")
     cells: dict[str, object] = {key: result.get(key) for key in KEYS}
     for name, total in TOTALS.items():
         held = number(result.get(total))
@@ -248,10 +252,10 @@ def gathered(tables: Iterable[FileTable], gpus: int | None) -> tuple[list[Measur
     found: dict[BenchLoad, str] = {}  # without the number of requests
     points, notes = list[MeasuredPoint](), list[str]()
     for table in tables:
-        rows, those = _points(table, gpus)
-        notes += [note for note in rows.notes if note not in notes]
-        for place, point in zip(rows.numbers, those, strict=True):
-            here = f"{table.file}: {rows.damage.unit} {place}"
+        those = _points(table, gpus)
+        notes += [note for note in table.found.notes if note not in notes]
+        for place, point in those.items():
+            here = f"{table.file}: {table.found.at(place)}"
             load = point.load._replace(requests=0)
             if load in found:
                 raise SpecsimError(
@@ -263,8 +267,8 @@ def gathered(tables: Iterable[FileTable], gpus: int | None) -> tuple[list[Measur
     return points, notes
 
 
-def _points(table: FileTable, gpus: int | None) -> tuple[TableRows, list[MeasuredPoint]]:
-    """Return the rows of a table and the point in each."""
+def _points(table: FileTable, gpus: int | None) -> dict[int, MeasuredPoint]:
+    """Return the point in each row of a table, by its number."""
     names = {key: _column(table, key, those) for key, those in COUNTS.items()}
     senders = (_first(table, CLIENTS), _first(table, RATES))
     if senders == (None, None):
@@ -272,23 +276,25 @@ def _points(table: FileTable, gpus: int | None) -> tuple[TableRows, list[Measure
     times = {key: _time(table, key, units) for key, units in TIMES.items()}
     further = (*REQUESTS, SHARE, *GPUS, *DRAFTS, *ACCEPTANCES)
     optional = [name for name in further if name in table.names]
-    cells, rows = table.read([*names.values(), *filter(None, senders), *times.values(), *optional])
-    isl, osl = (tokens(cells[name], name, rows, LEAST[key]).tolist() for key, name in names.items())
+    cells = table.read([*names.values(), *filter(None, senders), *times.values(), *optional]).astype(object)
+    found = table.found
+    isl, osl = (tokens(cells[name], found, LEAST[key]).tolist() for key, name in names.items())
     units = {name: TIMES[key][name] for key, name in times.items()}
-    ttft, tpot = (
-        [unit_s * each for each in _above_0(cells[name], name, rows, MOST_S / unit_s)] for name, unit_s in units.items()
-    )
-    clients, rates = _senders(cells, *senders, rows)
-    requests = _requests(cells, clients, rows)
-    shares = _above_0(cells[SHARE], SHARE, rows, 1) if SHARE in cells else [1.0] * len(isl)
-    drafts, lengths = _speculation(cells, rows)
-    if gpus is not None:
-        _check_gpus(cells, gpus, rows)
-    rows.damage.check()
+    ttft, tpot = ((unit_s * _above_0(cells[name], found, MOST_S / unit_s)).tolist() for name, unit_s in units.items())
+    clients, rates = _senders(cells, *senders, found)
+    requests = _requests(cells, clients, found)
+    shares = _above_0(cells[SHARE], found, 1).tolist() if SHARE in cells else [1.0] * len(isl)
+    drafts, lengths = _speculation(cells, found)
+    for name in GPUS if gpus is not None else ():
+        if name in cells:
+            others = cells[name][numbers(cells[name]) != gpus]
+            found.add_cells(others, lambda cell: f"{cell}, and the profile is of {gpus}")
+    found.check()
     if not isl:
         raise SpecsimError(f"{table.file}: no row; expected one for each point")
     loads = [BenchLoad(*each) for each in zip(isl, osl, clients, requests, shares, rates, drafts, lengths, strict=True)]
-    return rows, [MeasuredPoint(*each) for each in zip(loads, ttft, tpot, strict=True)]
+    points = [MeasuredPoint(*each) for each in zip(loads, ttft, tpot, strict=True)]
+    return dict(zip(cells.index.tolist(), points, strict=True))
 
 
 def _column(table: FileTable, key: str, names: Sequence[str]) -> str:
@@ -307,29 +313,28 @@ def _first(table: FileTable, names: Sequence[str]) -> str | None:
     return next((name for name in names if name in table.names), None)
 
 
-def _senders(cells: Cells, concurrency: str | None, rate: str | None, rows: TableRows) -> tuple[list[int], list[float]]:
+def _senders(
+    cells: DataFrame, concurrency: str | None, rate: str | None, found: Findings
+) -> tuple[list[int], list[float]]:
     """Return the clients of each row and the requests a second, one of them 0: a closed loop or an open one."""
-    nothing: list[object] = [None] * len(rows.numbers)
-    of_clients, of_rates = (nothing if name is None else cells[name] for name in (concurrency, rate))
-    at_a_rate = [not _empty(each) for each in of_rates]
-    for row, some, often in zip(rows.numbers, of_clients, at_a_rate, strict=True):
-        if _empty(some) != often:
-            both = " and ".join(name for name in (concurrency, rate) if name)
-            said = f"{both} both given" if often else f"{both.replace(' and ', ' or ')} not given"
-            rows.damage.add(row, f"{said}; expected clients that wait for their answer, or a rate")
-    counts = tokens(["1" if _empty(each) else each for each in of_clients], str(concurrency), rows)
-    given = [each if often else 1.0 for each, often in zip(of_rates, at_a_rate, strict=True)]
-    rates = np.where(at_a_rate, _above_0(given, str(rate), rows, MOST_RATE), 0.0)
-    return np.where(at_a_rate, 0, counts).tolist(), rates.tolist()
+    nothing = frame({"": [None] * len(cells)}, cells.index)[""]
+    clients, rates = (nothing if name is None else cells[name] for name in (concurrency, rate))
+    closed, rated = ~clients.map(_empty), ~rates.map(_empty)
+    for row in cells.index[closed == rated]:
+        both = " and ".join(name for name in (concurrency, rate) if name)
+        said = f"{both} both given" if rated[row] else f"{both.replace(' and ', ' or ')} not given"
+        found.add(row, f"{said}; expected clients that wait for their answer, or a rate")
+    counts = tokens(clients.where(closed, 1), found)
+    per_s = np.where(rated, _above_0(rates.where(rated, 1.0), found, MOST_RATE), 0.0)
+    return np.where(rated, 0, counts).tolist(), per_s.tolist()
 
 
-def _above_0(cells: Sequence[object], name: str, rows: TableRows, most: float) -> list[float]:
-    """Return numbers above 0 and up to `most`; any other value is noted, and read as 1."""
-    values = [number(each) for each in cells]
-    for row, cell, value in zip(rows.numbers, cells, values, strict=True):
-        if value is None or not 0 < value <= most:
-            rows.damage.add(row, f"{name} {not_a_number(cell, f'a number above 0 and at most {most:g}')}")
-    return [value or 1.0 for value in values]
+def _above_0(column: Series[Any], found: Findings, most: float) -> Floats:
+    """Return numbers (N,) above 0 and up to `most`; any other value is noted, and read as 1."""
+    values = numbers(column)
+    good = (values > 0) & (values <= most)
+    found.add_cells(column[~good], lambda cell: not_a_number(cell, f"a number above 0 and at most {most:g}"))
+    return np.where(good, values, 1.0)
 
 
 def _empty(cell: object) -> bool:
@@ -347,37 +352,34 @@ def _time(table: FileTable, key: str, units: Mapping[str, float]) -> str:
     return _column(table, f"{key}_ms", ())
 
 
-def _requests(cells: Cells, clients: Sequence[int], rows: TableRows) -> list[int]:
+def _requests(cells: DataFrame, clients: Sequence[int], found: Findings) -> list[int]:
     """Return how many requests were sent; ten for each client, or a thousand, where the points do not say."""
     name = next((name for name in REQUESTS if name in cells), None)
     if name is None:
         return [REQUESTS_OF_A_CLIENT * each or REQUESTS_AT_A_RATE for each in clients]
-    sent: list[int] = tokens(cells[name], name, rows).tolist()
-    for row, count, least in zip(rows.numbers, sent, clients, strict=True):
+    sent: list[int] = tokens(cells[name], found).tolist()
+    for row, count, least in zip(cells.index, sent, clients, strict=True):
         if count < least:
-            rows.damage.add(row, f"{name} {count} is below concurrency {least}")
+            found.add(row, f"{name} {count} is below concurrency {least}")
     return sent
 
 
-def _speculation(cells: Cells, rows: TableRows) -> tuple[list[int], list[float]]:
+def _speculation(cells: DataFrame, found: Findings) -> tuple[list[int], list[float]]:
     """Return the draft tokens of each row's steps, 0 without speculation, and the tokens that a step brings."""
-    nothing: list[object] = [None] * len(rows.numbers)
     drafts, lengths = [], []
-    told = [cells.get(name, nothing) for name in ACCEPTANCES]
-    for row, cell, *acceptance in zip(
-        rows.numbers, next((cells[name] for name in DRAFTS if name in cells), nothing), *told, strict=True
-    ):
+    told = cells.reindex(columns=[next((name for name in DRAFTS if name in cells), DRAFTS[0]), *ACCEPTANCES])
+    for row, cell, *acceptance in told.itertuples(name=None):
         given = {name: each for name, each in zip(ACCEPTANCES, acceptance, strict=True) if not _empty(each)}
         count = 0 if _empty(cell) else number(cell)
         if count is None or not 0 <= count <= MOST_DRAFTS or not float(count).is_integer():
-            rows.damage.add(row, f"{DRAFTS[0]} {not_a_number(cell, f'a whole number up to {MOST_DRAFTS}')}")
+            found.add(row, f"{DRAFTS[0]} {not_a_number(cell, f'a whole number up to {MOST_DRAFTS}')}")
             count, given = 0, {}
         length = 1.0
         if not count and any(_length(1, *each) != 1 for each in given.items()):
-            rows.damage.add(row, f"{' and '.join(given)} without draft tokens; expected {' or '.join(DRAFTS)}, too")
+            found.add(row, f"{' and '.join(given)} without draft tokens; expected {' or '.join(DRAFTS)}, too")
         elif count and len(given) != 1:
             said = " and ".join(given) or "no acceptance"
-            rows.damage.add(row, f"{count:g} draft tokens with {said}; expected one of {', '.join(ACCEPTANCES)}")
+            found.add(row, f"{count:g} draft tokens with {said}; expected one of {', '.join(ACCEPTANCES)}")
         elif count:
             length = _length(int(count), *next(iter(given.items())))
             if not 1 <= length <= count + 1:
@@ -385,7 +387,7 @@ def _speculation(cells: Cells, rows: TableRows) -> tuple[list[int], list[float]]
                 said = f"{count:g} draft tokens bring 1 to {count + 1:g} tokens a step"
                 if name == "acceptance_rates":
                     said = f"expected {count:g} shares from 1 down to 0, of drafts right up to each position"
-                rows.damage.add(row, f"{name} {typed}: {said}")
+                found.add(row, f"{name} {typed}: {said}")
         drafts.append(int(count))
         lengths.append(length)
     return drafts, lengths
@@ -401,11 +403,3 @@ def _length(drafts: int, name: str, cell: object) -> float:
         return told[0]
     falling = told == sorted(told, reverse=True) and 0 <= told[-1] <= told[0] <= 1
     return (1 + drafts * told[0] if name == "acceptance_rate" else 1 + sum(told)) if falling else nan
-
-
-def _check_gpus(cells: Cells, gpus: int, rows: TableRows) -> None:
-    """Note the rows that were measured on another number of GPUs than the profile's."""
-    for name in GPUS:
-        for row, cell in zip(rows.numbers, cells.get(name, ()), strict=False):
-            if number(cell) != gpus:
-                rows.damage.add(row, f"{name} {cell}, and the profile is of {gpus}")

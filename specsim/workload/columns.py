@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from functools import lru_cache
 from math import isfinite, nan
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from specsim.core.request import LONGEST_S
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import shown
-from specsim.workload.readers import Cells, FileTable, TableRows
+from specsim.workload.readers import Cells, FileTable, Findings
 from specsim.workload.slo import MOST_CLASSES, problem_of
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
+
+if TYPE_CHECKING:
+    from pandas import Series
 
 ADASERVE_CLASSES = ("coding", "chat", "summarization")
 COLLECTED = UNIT, TOKENS = "input_length_unit", "input_tokens"
@@ -25,15 +27,16 @@ CODE_OF_MS = {-50.0: 1, -150.0: 2}
 # Measured by the collectors of the data on prompts with both lengths; used for prompts with characters alone.
 CHARACTERS_PER_TOKEN = (3.4, 4.6, 4.6)
 MAX_TOKENS = 10_000_000
-WHOLE = re.compile(r"\s*[+-]?[0-9]{1,18}\s*", re.ASCII)
-NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*", re.ASCII)
 COMMA = re.compile(r"\s*[+-]?[0-9]*,[0-9,.]+\s*", re.ASCII)
 
 
 def number(cell: object) -> float | None:
     """Return a finite number, or None for ``nan``, ``1_000``, a boolean or any text that is no number."""
     if isinstance(cell, str):
-        value = float(cell) if NUMBER.fullmatch(cell) else nan
+        try:
+            value = float(cell) if cell.isascii() and "_" not in cell else nan
+        except ValueError:
+            return None
     elif isinstance(cell, int | float) and not isinstance(cell, bool):
         value = float(cell) if abs(cell) < 1e300 else nan
     else:
@@ -41,19 +44,21 @@ def number(cell: object) -> float | None:
     return value if isfinite(value) else None
 
 
-def is_zero(cell: object) -> bool:
-    """Return whether a cell holds the number 0."""
-    return (not isinstance(cell, str) or cell[:1] in " +-0.") and number(cell) == 0
-
-
-def is_missing(cell: Any) -> bool:
-    """Return whether a cell is None, NaN or pandas' NA, which equals nothing and differs from nothing."""
-    return cell is None or type(cell).__name__ == "NAType" or bool(cell != cell)
+def numbers(column: Series[Any]) -> Floats:
+    """Return the number in each cell (N,), NaN for any that holds none."""
+    return np.array([number(cell) for cell in column.tolist()], np.float64)
 
 
 def is_empty(cell: Any) -> bool:
-    """Return whether a cell is missing or an empty text."""
-    return is_missing(cell) or cell == ""
+    """Return whether a cell is an empty text, None, NaN, or pandas' NA or NaT."""
+    if isinstance(cell, str | float):
+        return cell == "" or cell != cell
+    return cell is None or type(cell).__name__ in ("NAType", "NaTType")
+
+
+def empty(column: Series[Any]) -> NDArray[np.bool_]:
+    """Return which cells are empty, (N,)."""
+    return np.array([is_empty(cell) for cell in column.tolist()], np.bool_)
 
 
 def not_a_number(cell: object, wanted: str = "a number") -> str:
@@ -62,60 +67,43 @@ def not_a_number(cell: object, wanted: str = "a number") -> str:
     return f"{shown(cell)} holds a comma; expected a decimal point" if comma else f"{shown(cell)} is not {wanted}"
 
 
-def tokens(cells: Sequence[object], column: str, rows: TableRows, least: int = 1) -> Ints:
+def tokens(column: Series[Any], found: Findings, least: int = 1) -> Ints:
     """Return token counts (N,), each `least` to ``MAX_TOKENS``; damaged cells are noted and read as 1."""
-    values = np.ones(len(cells), np.int64)
-    odd: object = None
-    for i, cell in enumerate(cells):
-        if isinstance(cell, str) and WHOLE.fullmatch(cell):
-            count = int(cell)
-        elif isinstance(cell, int) and not isinstance(cell, bool):
-            count = cell
-        else:
-            value = number(cell)
-            if value is None or not value.is_integer():
-                rows.damage.add(rows.numbers[i], f"{column} {not_a_number(cell, 'a whole number')}")
-                continue
-            count, odd = int(value), cell if odd is None else odd
-        if least <= count <= MAX_TOKENS:
-            values[i] = count
-        else:
-            rows.damage.add(rows.numbers[i], f"{column} {shown(count)} is not in {least}..{MAX_TOKENS}")
-    if odd is not None:
-        rows.note(f"{column} are whole numbers written like {shown(odd)}")
-    return values
+    values = numbers(column)
+    whole, inside = values % 1 == 0, (least <= values) & (values <= MAX_TOKENS)
+    found.add_cells(column[~whole], lambda cell: not_a_number(cell, "a whole number"))
+    bounds = f"is not in {least}..{MAX_TOKENS}"
+    found.add_cells(column[whole & ~inside], lambda cell: f"{shown(int(number(cell) or 0))} {bounds}")
+    for cell in column[whole].tolist():
+        if isinstance(cell, float) or (isinstance(cell, str) and not {".", "e", "E"}.isdisjoint(cell)):
+            found.note(f"{column.name} are whole numbers written like {shown(cell)}")
+            break
+    return np.where(whole & inside, values, 1).astype(np.int64)
 
 
-def slos(cells: Sequence[object], column: str, rows: TableRows) -> Floats:
+def slos(column: Series[Any], found: Findings) -> Floats:
     """Return SLOs (N,), each above 0, NaN for an empty cell; damaged cells are noted."""
-    values = np.full(len(cells), nan)
-    for i, cell in enumerate(cells):
-        if cell is None or cell == "":
-            continue
-        value = number(cell)
-        if value is None or value <= 0:
-            rows.damage.add(rows.numbers[i], f"{column} {not_a_number(cell, 'a number above 0')}")
-        else:
-            values[i] = value
+    values = numbers(column)
+    found.add_cells(column[~(empty(column) | (values > 0))], lambda cell: not_a_number(cell, "a number above 0"))
     return values
 
 
-def classes(cells: Sequence[object], column: str, rows: TableRows) -> tuple[Ints, tuple[str, ...]]:
+def classes(column: Series[Any], found: Findings) -> tuple[Ints, tuple[str, ...]]:
     """Return class codes (N,) and names in alphabetical order; a cell that is no name is noted."""
-    names: list[str] = []
-    for i, cell in enumerate(cells):
-        name = cell.strip() if isinstance(cell, str) else ""
-        problem = problem_of(name)
-        if problem:
-            rows.damage.add(rows.numbers[i], f"{column} {shown(cell)} {problem}")
-        names.append("" if problem else name)
-    order = tuple(sorted(set(names)))
+    names = column.map(_name).to_numpy(object)
+    wrong = {name for name in set(names) if problem_of(name)}
+    damaged = np.array([name in wrong for name in names])
+    found.add_cells(column[damaged], lambda cell: f"{shown(cell)} {problem_of(_name(cell))}")
+    order, code = np.unique(np.where(damaged, "", names), return_inverse=True)
     if len(order) > MOST_CLASSES:
         raise SpecsimError(
-            f"{rows.damage.file}: {column} names {len(order):,} classes; expected at most {MOST_CLASSES:,}"
+            f"{found.file}: {column.name} names {len(order):,} classes; expected at most {MOST_CLASSES:,}"
         )
-    code = {name: i for i, name in enumerate(order)}
-    return np.array([code[name] for name in names], np.int64), order
+    return code, tuple(order.tolist())
+
+
+def _name(cell: object) -> str:
+    return cell.strip() if isinstance(cell, str) else ""
 
 
 def trace(
@@ -138,24 +126,19 @@ def trace(
     return Trace(arrival_s - arrival_s[0], prompt_tokens[order], output_tokens[order], row[order], source, **rest)
 
 
-def adaserve_objectives(cells: Cells, rows: TableRows) -> dict[str, Any]:
+def adaserve_objectives(column: Series[Any], found: Findings) -> dict[str, Any]:
     """Return the classes and TPOT SLOs of AdaServe's artifact as fields of a `Trace`.
 
     The authors give three classes by ``slo_ratio``: above 0 a multiple of the baseline latency, below 0 milliseconds
     per token.
     """
-    ratios = cells["slo_ratio"]
-    code = np.zeros(len(ratios), np.int64)
-    ratio = np.full(len(ratios), np.nan)
-    seconds = np.full(len(ratios), np.nan)
-    for i, cell in enumerate(ratios):
-        value = number(cell)
-        if value is not None and value > 0:
-            ratio[i] = value
-        elif value in CODE_OF_MS:
-            code[i], seconds[i] = CODE_OF_MS[value], -value / 1000
-        else:
-            rows.damage.add(rows.numbers[i], f"slo_ratio {shown(cell)} is not above 0, -50 or -150")
+    values = numbers(column)
+    found.add_cells(
+        column[~((values > 0) | np.isin(values, list(CODE_OF_MS)))],
+        lambda cell: f"{shown(cell)} is not above 0, -50 or -150",
+    )
+    code = np.array([CODE_OF_MS.get(value, 0) for value in values.tolist()], np.int64)
+    ratio, seconds = np.where(values > 0, values, nan), np.where(values > 0, nan, -values / 1000)
     return {"slo_class": code, "slo_names": ADASERVE_CLASSES, "tpot_slo_s": seconds, "tpot_slo_ratio": ratio}
 
 
@@ -187,9 +170,7 @@ def adaserve_prompts(cells: Cells, length: Ints, code: Ints) -> tuple[Ints, str 
 Unit = Literal["s", "ms", "us", "ns"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
 PER_S: dict[Unit, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-STAMP = re.compile(
-    r"\s*(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:[.,](\d{1,9}))? ?(Z|[+-]\d\d(?::?\d\d)?)?\s*", re.ASCII
-)
+STAMP = re.compile(r"\s*\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d{1,9})? ?(Z|[+-]\d\d(?::?\d\d)?)?\s*", re.ASCII)
 SINCE_1970_S = 1e9
 """Seconds since 1970, in September 2001."""
 CHAT, PARENT = "chat_id", "parent_chat_id"
@@ -225,31 +206,41 @@ class Clock(NamedTuple):
     step_s: float = 0.0
 
 
-def read_clock(cells: Sequence[object], column: str, rows: TableRows, unit: Unit) -> Clock:
+def read_clock(column: Series[Any], found: Findings, unit: Unit) -> Clock:
     """Return the arrival of each row; damaged cells are noted and read as 0.
 
     Numbers are finite, not negative and in `unit`. Timestamps are in ISO 8601 to the nanosecond, all with a zone or all
     without, or numpy's.
     """
-    first = next((cell for cell in cells if number(cell) is not None or is_stamp(cell)), None)
-    if not is_stamp(first):
-        return _from_numbers(cells, column, rows, unit)
-    stamps = [_nanoseconds(cell) for cell in cells]
-    zoned = next(stamp[1] for stamp in stamps if stamp is not None)
-    for i, stamp in enumerate(stamps):
-        if stamp is None:
-            rows.damage.add(rows.numbers[i], f"{column} {shown(cells[i])} is no time like {EXAMPLE}")
-        elif stamp[1] != zoned:
-            has = "no time zone" if zoned else "a time zone"
-            rows.damage.add(rows.numbers[i], f"{column} {shown(cells[i])} has {has}, unlike rows before it")
-    earliest = min(stamp[0] for stamp in stamps if stamp is not None)
-    since = np.array([0 if stamp is None else stamp[0] - earliest for stamp in stamps], np.float64)
-    return Clock(since / PER_S["ns"], None)
+    import pandas as pd
+
+    values = numbers(column)
+    if not np.isnan(values).any():
+        return _from_numbers(column, values, found, unit)
+    stamps, zoned = _stamps(column)
+    first = int((stamps.notna() | ~np.isnan(values)).argmax())
+    if pd.isna(stamps.iloc[first]):
+        return _from_numbers(column, values, found, unit)
+    other = "no time zone" if zoned[first] else "a time zone"
+    found.add_cells(column[stamps.isna()], lambda cell: f"{shown(cell)} is no time like {EXAMPLE}")
+    found.add_cells(
+        column[stamps.notna() & (zoned != zoned[first])],
+        lambda cell: f"{shown(cell)} has {other}, unlike rows before it",
+    )
+    since = (stamps - stamps.min()).fillna(pd.Timedelta(0)).to_numpy("timedelta64[ns]")
+    return Clock(since.astype(np.float64) / PER_S["ns"], None)
 
 
-def is_stamp(cell: object) -> bool:
-    """Return whether a cell is a timestamp."""
-    return _nanoseconds(cell) is not None
+def _stamps(column: Series[Any]) -> tuple[Series[Any], NDArray[np.bool_]]:
+    """Return timestamps in UTC, NaT for a cell that holds none, and which of them (N,) have a zone of their own."""
+    import pandas as pd
+
+    if column.dtype.kind == "M":
+        return pd.to_datetime(column, utc=True), np.zeros(len(column), np.bool_)
+    matches = [STAMP.fullmatch(cell) if isinstance(cell, str) else None for cell in column]
+    texts = [None if match is None else match[0].strip().replace(",", ".") for match in matches]
+    stamps = pd.to_datetime(pd.Series(texts, column.index, object), utc=True, format="ISO8601", errors="coerce")
+    return stamps, np.array([match is not None and match[1] is not None for match in matches], np.bool_)
 
 
 def told_unit(cells: Cells, column: str) -> tuple[Unit, str] | None:
@@ -262,8 +253,9 @@ def told_unit(cells: Cells, column: str) -> tuple[Unit, str] | None:
         return "s", f"{CHAT} and {PARENT} are Bailian's"
     if AIPERF & cells.keys():
         return "ms", "delays are aiperf's"
-    values = [value for value in map(number, cells[column]) if value is not None]
-    least, most = min(values, default=0.0), max(values, default=0.0)
+    values = numbers(cells[column])
+    values = values[~np.isnan(values)]
+    least, most = (values.min(), values.max()) if len(values) else (0.0, 0.0)
     if least > SINCE_1970_S:
         return ("s" if least < 100 * SINCE_1970_S else "ms"), "since 1970"
     if least == most:
@@ -287,19 +279,13 @@ def spread(stamp_s: Floats, tick_s: float) -> Floats:
     return np.asarray(stamp_s + np.repeat(width_s / size, size) * place, np.float64)
 
 
-def _from_numbers(cells: Sequence[object], column: str, rows: TableRows, unit: Unit) -> Clock:
-    values = np.zeros(len(cells))
-    for i, cell in enumerate(cells):
-        value = number(cell)
-        if value is None:
-            rows.damage.add(rows.numbers[i], f"{column} {not_a_number(cell)}")
-        elif value < 0:
-            rows.damage.add(rows.numbers[i], f"{column} {value:g} is negative")
-        else:
-            values[i] = value
+def _from_numbers(column: Series[Any], values: Floats, found: Findings, unit: Unit) -> Clock:
+    found.add_cells(column[np.isnan(values)], not_a_number)
+    found.add_cells(column[values < 0], lambda cell: f"{number(cell):g} is negative")
+    values = np.where(values >= 0, values, 0.0)
     latest_s = float(values.max()) / PER_S[unit]
     far = latest_s > LONGEST_S or values.max() > 2**53
-    exact = [_whole(cell) for cell in cells] if far else []
+    exact = [_whole(cell) for cell in column.tolist()] if far else []
     if exact and None not in exact:
         # Nanoseconds since 1970 are whole numbers that do not fit a float.
         values = np.array([value - exact[0] for value in exact], np.float64)  # type: ignore[operator]
@@ -317,29 +303,6 @@ def _whole(cell: object) -> int | None:
     if isinstance(cell, str):
         return int(cell) if cell.strip().isdecimal() else None
     return cell if isinstance(cell, int) else None
-
-
-def _nanoseconds(cell: object) -> tuple[int, bool] | None:
-    """Return nanoseconds since 1970 and whether the zone is known; None if the cell is no timestamp."""
-    if isinstance(cell, np.datetime64):
-        return None if np.isnat(cell) else (int(cell.astype("datetime64[ns]").astype(np.int64)), False)
-    match = STAMP.fullmatch(cell) if isinstance(cell, str) else None
-    if match is None:
-        return None
-    date, clock, fraction, zone = match.groups()
-    second = _second(date, clock, zone or "+00:00")
-    if second is None:
-        return None
-    return second * 10**9 + int((fraction or "").ljust(9, "0")), zone is not None
-
-
-@lru_cache(maxsize=64)
-def _second(date: str, clock: str, zone: str) -> int | None:
-    """Return a second since 1970, None where no calendar has it; neighbours in a file share it."""
-    try:
-        return int(datetime.fromisoformat(f"{date}T{clock}{zone}").timestamp())
-    except ValueError:
-        return None
 
 
 def check_time_unit(clock: Clock, column: str, table: FileTable, unit: Unit, chosen: bool) -> list[str]:
@@ -377,13 +340,13 @@ def check_time_unit(clock: Clock, column: str, table: FileTable, unit: Unit, cho
     return [f"{rate}: if {column} is in {' or '.join(likely)}, {_set_to(likely, table)}"]
 
 
-def unit_asked(cells: Sequence[object], column: str, table: FileTable) -> tuple[Unit, str]:
+def unit_asked(column: Series[Any], table: FileTable) -> tuple[Unit, str]:
     """Return the first unit of arrivals that make sense in several, and a line that asks which it is."""
-    values = [value for value in map(number, cells) if value is not None]
-    span, gaps = max(values) - min(values), len(values) - 1
+    values = numbers(column)
+    span, gaps = float(np.nanmax(values) - np.nanmin(values)), int(np.count_nonzero(~np.isnan(values))) - 1
     units = plausible(span / gaps)
     each = [f"{unit} ({_rate_text(span / PER_S[unit], gaps)})" for unit in units]
-    return units[0], f"{table.file}: {column} may be in {' or '.join(each)}: {_set_to(units, table)}"
+    return units[0], f"{table.file}: {column.name} may be in {' or '.join(each)}: {_set_to(units, table)}"
 
 
 def _rate_text(span_s: float, gaps: int) -> str:

@@ -330,13 +330,12 @@ def refuse_others(source: str, keys: Names) -> None:
 def _refuse_texts(table: FileTable, missing: list[str]) -> None:
     """Refuse a table whose prompts are texts or lists of tokens, where no column has their lengths."""
     for name in TEXTS if PROMPT in missing else ():
-        if name in table.names:
-            cells = table.read([name])[0][name]
-            if any(isinstance(cell, Sized) and len(cell) and number(cell) is None for cell in cells):
-                raise SpecsimError(
-                    f"{table.file}: a dataset of texts, not of lengths ({name}): expected prompt_tokens and "
-                    "output_tokens of each, counted by the target's tokenizer"
-                )
+        cells = table.read([name])[name] if name in table.names else ()
+        if any(isinstance(cell, Sized) and len(cell) and number(cell) is None for cell in cells):
+            raise SpecsimError(
+                f"{table.file}: a dataset of texts, not of lengths ({name}): expected prompt_tokens and "
+                "output_tokens of each, counted by the target's tokenizer"
+            )
 
 
 def _refuse_near_names(table: FileTable, form: Format, missing: list[str], found: Mapping[str, str]) -> None:

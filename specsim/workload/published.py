@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 import numpy as np
 
@@ -19,10 +19,13 @@ from specsim.workload import columns, synthetic
 from specsim.workload import entry as keys
 from specsim.workload.columns import read_clock
 from specsim.workload.entry import How, Published
-from specsim.workload.readers import Cells, TableRows, content, open_parquet, open_table, sha256
+from specsim.workload.readers import content, open_parquet, open_table, sha256
 from specsim.workload.synthetic import ended_early
 from specsim.workload.trace import Ints, Trace, TraceSource
 from specsim.workload.user_file import read_table, read_user_file
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 DATA_VARIABLE = "SPECSIM_DATA"
 STAMPS = "Timestamp"
@@ -156,13 +159,12 @@ def read_adaserve_parquet(file: Path, workload: str, source: TraceSource) -> Tra
         if name not in table.names:
             raise SpecsimError(f"{file}: no column {name!r}{nearest(name, table.names)}")
 
-    def read(wanted: Sequence[str]) -> tuple[Cells, TableRows]:
-        cells, rows = table.read([*wanted, "trace"])
-        mine = [place for place, name in enumerate(cells.pop("trace")) if name == workload]
-        if not mine:
+    def read(wanted: Sequence[str]) -> DataFrame:
+        frame = table.read([*wanted, "trace"])
+        frame = frame[frame.pop("trace") == workload]
+        if frame.empty:
             raise SpecsimError(f"{file}: no row of the workload {workload!r}")
-        cells = {name: [column[place] for place in mine] for name, column in cells.items()}
-        return cells, rows._replace(numbers=[place + 1 for place in mine])
+        return frame
 
     return read_table(replace(table, names=COLUMNS, read=read), source, How()).trace
 
@@ -189,9 +191,8 @@ class ArrivalWindow(PublishedTrace):
     def real(self, file: Path, source: TraceSource) -> Trace:
         """Return the arrivals of the real file, with lengths of one token."""
         table = open_table(file, frozenset({STAMPS}))
-        cells, rows = table.read([STAMPS])
-        clock = read_clock(cells[STAMPS], STAMPS, rows, "s")
-        rows.damage.check()
+        clock = read_clock(table.read([STAMPS])[STAMPS], table.found, "s")
+        table.found.check()
         ones = np.ones(len(clock.since_s), dtype=np.int64)
         return columns.trace(clock.since_s, ones, ones, np.arange(len(ones), dtype=np.int64), source, {})
 

@@ -1,27 +1,31 @@
-"""Tables from files: csv reads CSV, json JSON, and pyarrow Parquet; a mistake is named by its line, row or entry."""
+"""Tables from files: pyarrow reads CSV and Parquet, json JSON; a mistake is named by its line, row or entry."""
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from gzip import BadGzipFile, GzipFile
 from io import BytesIO, TextIOWrapper
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import MOST_FILE_BYTES, check_file, check_rows, size
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
 
 TOLD = 5
 MOST_RATIO, FREE_BYTES = 100, 64 << 20
 """The most that a gzip of over `FREE_BYTES` may unpack to, in times its size; traces pack 3 to 30 times."""
 STEP_BYTES = 1 << 20
-csv.field_size_limit(1 << 24)  # Prompts may stand beside their lengths.
+MOST_BLOCK = 2**31 - 1
 SPANS = ("resourceSpans", "scopeSpans", "spans")
 ATTRIBUTES, USAGE = "attributes", "gen_ai.usage."
 HEAD = 64
@@ -45,45 +49,55 @@ SEPARATORS = {
     "\t": "cells separated by tabs",
     "|": "cells separated by bars",
 }
-Cells = dict[str, list[object]]
-"""Columns by name; cells are text (CSV) or typed values (JSON, Parquet)."""
+Cells = Mapping[str, "Series[Any]"]
+"""Columns by role; cells are text (CSV) or typed values (JSON, Parquet), the index numbers the rows for the user."""
 JsonRecord = dict[str, Any]
+Lists = dict[str, list[object]]
 
 
-class Damage:
-    """The damaged rows of one file, collected for one error line."""
+class Findings:
+    """The damaged rows of one file, collected for one error line, and notes on what was tolerated.
 
-    def __init__(self, file: Path, unit: str = "line", label: Callable[[int], str] = str) -> None:
+    Attributes
+    ----------
+    file : its path. unit : what a row is called. notes : for the user, each once
+    """
+
+    def __init__(
+        self, file: Path, unit: str = "line", notes: Iterable[str] = (), label: Callable[[int], str] = str
+    ) -> None:
         self.file = file
         self.unit = unit
+        self.notes = list(notes)
         self._label = label
         self._rows: dict[int, str] = {}
-
-    def add(self, row: int, what: str) -> None:
-        """Note what is wrong in a row, once per row; ``row`` is numbered as by the file's reader."""
-        self._rows.setdefault(row, what)
-
-    def check(self) -> None:
-        """Raise a ``SpecsimError`` that counts the damaged rows and names the first few, if there are any."""
-        if not self._rows:
-            return
-        told = [f"{self.unit} {self._label(row)}: {self._rows[row]}" for row in sorted(self._rows)[:TOLD]]
-        more = [f"and {len(self._rows) - TOLD} more"] if len(self._rows) > TOLD else []
-        rows = "row" if len(self._rows) == 1 else "rows"
-        raise SpecsimError(f"{self.file}: {len(self._rows)} damaged {rows}: {', '.join(told + more)}")
-
-
-class TableRows(NamedTuple):
-    """Row numbers for the user, the damage found in the rows, and notes about what was tolerated."""
-
-    numbers: Sequence[int]
-    damage: Damage
-    notes: list[str]
 
     def note(self, what: str) -> None:
         """Add a note, once."""
         if what not in self.notes:
             self.notes.append(what)
+
+    def add(self, row: Any, what: str) -> None:
+        """Note what is wrong in a row, once per row; ``row`` is numbered as by the file's reader."""
+        self._rows.setdefault(row, what)
+
+    def add_cells(self, cells: Series[Any], what: Callable[[Any], str]) -> None:
+        """Note what is wrong in some cells of a column; `what` is asked for each of them."""
+        for row, cell in cells.items():
+            self.add(row, f"{cells.name} {what(cell)}")
+
+    def at(self, row: Any) -> str:
+        """Return what a row is called."""
+        return f"{self.unit} {self._label(row)}"
+
+    def check(self) -> None:
+        """Raise a ``SpecsimError`` that counts the damaged rows and names the first few, if there are any."""
+        if not self._rows:
+            return
+        told = [f"{self.at(row)}: {self._rows[row]}" for row in sorted(self._rows)[:TOLD]]
+        more = [f"and {len(self._rows) - TOLD} more"] if len(self._rows) > TOLD else []
+        rows = "row" if len(self._rows) == 1 else "rows"
+        raise SpecsimError(f"{self.file}: {len(self._rows)} damaged {rows}: {', '.join(told + more)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +108,8 @@ class FileTable:
     ----------
     file : its path. kind : CSV, JSON lines, JSON or Parquet, or ``columns`` of a table in memory
     names : of its columns, in order; a value in a nested JSON object has a dotted name
-    read : returns the cells of the columns asked for, and their rows
+    read : returns the columns asked for; the index numbers the rows as `found` does
+    found : damage and notes
     where : the beginning of messages about the names, such as ``line 1: `` of a CSV
     keys : the outermost names of a JSON object, which also name what is no column, and the first word of its backend
     """
@@ -102,7 +117,8 @@ class FileTable:
     file: Path
     kind: str
     names: tuple[str, ...]
-    read: Callable[[Sequence[str]], tuple[Cells, TableRows]]
+    read: Callable[[Sequence[str]], DataFrame]
+    found: Findings
     where: str = ""
     keys: tuple[str, ...] = ()
 
@@ -130,7 +146,7 @@ def open_table(file: Path, known: frozenset[str]) -> FileTable:
         return open_parquet(raw, file)
     raw, notes = utf8(raw)
     opened = _json if raw[:4096].lstrip()[:1] in (b"{", b"[") else _csv
-    return opened(raw.rstrip(b"\r\n"), file, known, notes)
+    return opened(raw.rstrip(b"\r\n") + b"\n", file, known, notes)
 
 
 def content(file: Path, what: str = "file") -> bytes:
@@ -202,49 +218,66 @@ def utf8(raw: bytes) -> tuple[bytes, list[str]]:
     return (raw, []) if not name and "\ufffd" not in text else (text.encode(), [name] if name else [])
 
 
-def lines(raw: bytes, newline: str = "\n") -> TextIOWrapper:
+def lines(raw: bytes) -> TextIOWrapper:
     """Return UTF-8 as a stream of lines."""
-    return TextIOWrapper(BytesIO(raw), encoding="utf-8", newline=newline)
+    return TextIOWrapper(BytesIO(raw), encoding="utf-8", newline="\n")
 
 
 def _csv(raw: bytes, file: Path, known: frozenset[str], notes: list[str]) -> FileTable:
     """Return the table of a CSV; the separator is the one that yields most `known` names in the header."""
-    header = lines(raw, "").readline()
-    headers = {each: _split(header, each) for each in SEPARATORS}
+    headers = {each: _header(raw, each) for each in SEPARATORS}
     separator = max(headers, key=lambda each: (len(known.intersection(headers[each])), len(headers[each])))
     names, told = headers[separator], SEPARATORS[separator]
-    if not names:
+    if not any(names):
         raise SpecsimError(f"{file}: line 1: no header of a CSV; expected names of columns")
+    found = Findings(file, "line", [told, *notes] if told else notes, lambda row: str(_begins(raw)[row - 1]))
 
-    def read(wanted: Sequence[str]) -> tuple[Cells, TableRows]:
-        damage, numbers, line = Damage(file), list[int](), 1
-        cells: Cells = {name: [] for name in wanted}
-        columns = [(names.index(name), column) for name, column in cells.items()]
-        reader = csv.reader(lines(raw, ""), delimiter=separator, strict=True)
-        try:
-            next(reader)
-            line = reader.line_num + 1
-            for row in reader:
-                if len(row) == len(names):
-                    numbers.append(line)
-                    for place, column in columns:
-                        column.append(row[place])
-                else:
-                    damage.add(line, f"{len(row) or 1} cells where the header has {len(names)}")
-                line = reader.line_num + 1
-        except csv.Error as error:
-            raise SpecsimError(f"{file}: line {line}: not CSV ({error})") from None
-        return cells, TableRows(numbers, damage, [told, *notes] if told else notes)
+    def read(wanted: Sequence[str]) -> DataFrame:
+        # pyarrow takes longer to import than any trace takes to read.
+        import pyarrow as pa
+        from pyarrow import csv
 
-    return FileTable(file, "CSV", tuple(names), read, where="line 1: ", keys=tuple(names))
+        if raw.count(b'"') % 2:
+            raise SpecsimError(f"{file}: line {_begins(raw)[-1]}: not CSV, a quote is never closed")
+        left_out = list[int]()
+
+        def leave_out(row: csv.InvalidRow) -> str:
+            left_out.append(row.number)
+            found.add(row.number, f"{row.actual_columns} cells where the header has {row.expected_columns}")
+            return "skip"
+
+        columns = {f"f{names.index(name)}": pa.string() for name in wanted}
+        as_rows = {"delimiter": separator, "newlines_in_values": True, "ignore_empty_lines": False}
+        table = csv.read_csv(
+            BytesIO(raw),
+            csv.ReadOptions(use_threads=False, block_size=min(len(raw), MOST_BLOCK), autogenerate_column_names=True),
+            csv.ParseOptions(invalid_row_handler=leave_out, **as_rows),
+            csv.ConvertOptions(include_columns=list(columns), column_types=columns),
+        )
+        numbers = np.setdiff1d(np.arange(1, table.num_rows + len(left_out) + 1), left_out)
+        frame: DataFrame = table.to_pandas().astype(object).set_axis(wanted, axis=1).set_axis(numbers)
+        return frame.iloc[1:]
+
+    return FileTable(file, "CSV", tuple(names), read, found, where="line 1: ", keys=tuple(names))
 
 
-def _split(line: str, separator: str) -> list[str]:
-    """Return the cells of a header line; none if it is no CSV with this separator."""
+def _begins(raw: bytes) -> list[int]:
+    """Return the lines, from 1, on which rows of a CSV begin; a cell in quotes may hold lines."""
+    quotes = accumulate((each.count(b'"') for each in raw.splitlines()), initial=0)
+    return [line for line, before in enumerate(quotes, start=1) if before % 2 == 0]
+
+
+def _header(raw: bytes, separator: str) -> list[str]:
+    """Return the cells of the first line; none if it is no CSV with this separator."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    line = raw[:STEP_BYTES].splitlines(keepends=True)[0]
     try:
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=separator, strict=True), [])]
-    except csv.Error:
+        names = csv.read_csv(BytesIO(line), parse_options=csv.ParseOptions(delimiter=separator)).column_names
+    except pa.ArrowException:
         return []
+    return [name.strip() for name in names]
 
 
 def _json(raw: bytes, file: Path, known: frozenset[str], notes: list[str]) -> FileTable:
@@ -252,16 +285,16 @@ def _json(raw: bytes, file: Path, known: frozenset[str], notes: list[str]) -> Fi
     stream = lines(raw)
     value, more = _parsed(stream.readline()), bool(stream.readline())
     if isinstance(value, dict) and (more or not _lists(value, known)):
-        return of_records(map(_parsed, lines(raw)), file, "JSON lines", Damage(file), notes)
+        return of_records(map(_parsed, lines(raw)), Findings(file, notes=notes), "JSON lines")
     if value is not None and more:
         raise SpecsimError(f"{file}: line 2: more behind the first JSON value; expected one")
     value = _whole(raw, file) if value is None else value
     if isinstance(value, dict) and SPANS[0] in value:
         value = [value]
     if isinstance(value, dict):
-        return of_lists(value, file, known, notes)
+        return of_lists(value, known, Findings(file, "entry", notes))
     if isinstance(value, list) and value:
-        return of_records(value, file, "JSON", Damage(file, "entry"), notes)
+        return of_records(value, Findings(file, "entry", notes))
     raise SpecsimError(f"{file}: expected requests: an object a line, a list of objects, or an object of lists")
 
 
@@ -281,62 +314,70 @@ def _whole(raw: bytes, file: Path) -> Any:
         raise SpecsimError(f"{file}: line {line}: not JSON, damaged or cut") from None
 
 
-def _lists(value: JsonRecord, known: frozenset[str]) -> Cells:
+def _lists(value: JsonRecord, known: frozenset[str]) -> Lists:
     """Return the lists in an object, none if none of them has a `known` name in any case."""
     found = {name: cells for name, cells in value.items() if isinstance(cells, list)}
     return found if {name.lower() for name in known} & {name.lower() for name in found} else {}
 
 
-def of_lists(value: JsonRecord, file: Path, known: frozenset[str], notes: list[str]) -> FileTable:
+def of_lists(value: JsonRecord, known: frozenset[str], found: Findings) -> FileTable:
     """Return the table of the lists in an object, of which one has a `known` name."""
-    columns, told = without_queues(value, _lists(value, known))
+    columns = without_queues(value, _lists(value, known), found)
 
-    def read(wanted: Sequence[str]) -> tuple[Cells, TableRows]:
+    def read(wanted: Sequence[str]) -> DataFrame:
         cells = {name: columns[name] for name in wanted}
-        counts = {len(each) for each in cells.values()}
-        if len(counts) > 1:
+        if len(counts := {len(each) for each in cells.values()}) > 1:
             listed = ", ".join(f"{len(each)} {name}" for name, each in cells.items())
-            raise SpecsimError(f"{file}: its lists differ in length: {listed}")
-        return cells, TableRows(range(1, max(counts) + 1), Damage(file, "entry"), notes + told)
+            raise SpecsimError(f"{found.file}: its lists differ in length: {listed}")
+        return frame(cells, range(1, max(counts) + 1))
 
-    return FileTable(file, "JSON", tuple(columns), read, keys=tuple(_keys(value)))
+    return FileTable(found.file, "JSON", tuple(columns), read, found, keys=tuple(_keys(value)))
 
 
-def without_queues(result: JsonRecord, columns: Cells) -> tuple[Cells, list[str]]:
-    """Return the columns of a result of ``vllm bench serve`` with arrivals before its client's queue, and notes.
+def without_queues(result: JsonRecord, columns: Lists, found: Findings) -> Lists:
+    """Return the columns of a result of ``vllm bench serve`` with arrivals before its client's queue; notes say so.
 
     A queue time is a request's wait under ``--max-concurrency``: the request arrived that long before it was sent.
     """
     sent, waited, limit = columns.get("start_times", []), columns.get("queue_times"), result.get("max_concurrency")
     if waited is None or len(waited) != len(sent):
-        held = f"max_concurrency={limit} held requests back: they arrive here when they were sent"
-        return columns, [held] if sent and limit is not None else []
+        if sent and limit is not None:
+            found.note(f"max_concurrency={limit} held requests back: they arrive here when they were sent")
+        return columns
+    if any(waited):
+        found.note("arrivals are start_times less queue_times")
     arrived: list[object] = [
         start - wait if isinstance(start, float | int) and isinstance(wait, float | int) else None
         for start, wait in zip(sent, waited, strict=True)
     ]
-    return {**columns, "start_times": arrived}, ["arrivals are start_times less queue_times"] if any(waited) else []
+    return {**columns, "start_times": arrived}
 
 
-def of_records(values: Iterable[object], file: Path, kind: str, damage: Damage, notes: list[str]) -> FileTable:
+def of_records(values: Iterable[object], found: Findings, kind: str = "JSON") -> FileTable:
     """Return the table of the objects among some values, which are numbered from 1; all other values are damage."""
     records: dict[int, JsonRecord] = {}
-    for number, value in enumerate(_spans(values, notes), start=1):
+    for number, value in enumerate(_spans(values, found), start=1):
         if isinstance(value, dict):
             records[number] = value
         else:
-            damage.add(number, "not a JSON object")
+            found.add(number, "not a JSON object")
     head = list(islice(records.values(), HEAD))
     keys, names = (tuple(dict.fromkeys(each)) for each in (chain(*map(_keys, head)), chain(*map(_names, head))))
 
-    def read(wanted: Sequence[str]) -> tuple[Cells, TableRows]:
-        cells: Cells = {name: [_within(record, name) for record in records.values()] for name in wanted}
-        return cells, TableRows(list(records), damage, notes)
+    def read(wanted: Sequence[str]) -> DataFrame:
+        return frame({name: [_within(record, name) for record in records.values()] for name in wanted}, list(records))
 
-    return FileTable(file, kind, names, read, keys=keys)
+    return FileTable(found.file, kind, names, read, found, keys=keys)
 
 
-def _spans(values: Iterable[object], notes: list[str]) -> Iterator[object]:
+def frame(cells: Mapping[str, Sequence[object]], numbers: Any) -> DataFrame:
+    """Return columns of plain values, none of which is converted, of rows with these numbers."""
+    from pandas import DataFrame, Series
+
+    return DataFrame({name: Series(list(each), numbers, object) for name, each in cells.items()}, numbers)
+
+
+def _spans(values: Iterable[object], found: Findings) -> Iterator[object]:
     """Yield values, in the place of an export of OpenTelemetry (OTLP as JSON) its spans that tell tokens."""
     left = 0
     for value in values:
@@ -352,7 +393,7 @@ def _spans(values: Iterable[object], notes: list[str]) -> Iterator[object]:
                 each = {**each, ATTRIBUTES: told}
             yield each
     if left:
-        notes.append(f"left out {left:,} spans without {USAGE}*")
+        found.note(f"left out {left:,} spans without {USAGE}*")
 
 
 def _within_lists(value: Any, names: Sequence[str]) -> list[Any]:
@@ -389,50 +430,32 @@ def _within(record: JsonRecord, name: str) -> object:
 
 
 def open_parquet(raw: bytes, file: Path) -> FileTable:
-    """Return the table of a Parquet file; timestamps come as ``numpy.datetime64[ns]``.
+    """Return the table of a Parquet file.
 
     Raises
     ------
     SpecsimError
         When it is damaged, cut, or states too many rows.
     """
-    # pyarrow takes longer to import than any trace takes to read.
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         held = pq.ParquetFile(BytesIO(raw))
         count, names = held.metadata.num_rows, tuple(held.schema_arrow.names)
-        texts = [field.name for field in held.schema_arrow if pa.types.is_string(field.type)]
-        held = pq.ParquetFile(BytesIO(raw), read_dictionary=texts)
     except (pa.ArrowException, OSError):
         raise SpecsimError(f"{file}: damaged or cut Parquet file") from None
     check_rows(file, count, len(raw))
     groups = (held.metadata.row_group(place) for place in range(held.metadata.num_row_groups))
     check_unpacked(file, "Parquet", sum(group.total_byte_size for group in groups), len(raw))
 
-    def read(wanted: Sequence[str]) -> tuple[Cells, TableRows]:
+    def read(wanted: Sequence[str]) -> DataFrame:
         try:
             table = held.read(columns=list(wanted))
-            cells = {name: _parquet_cells(table.column(name)) for name in wanted}
         except (pa.ArrowException, OSError):
             raise SpecsimError(f"{file}: damaged or cut Parquet file") from None
-        return cells, TableRows(range(1, count + 1), Damage(file, "row"), [])
+        # Whole numbers beside empty cells stay whole; an index that pandas wrote is a column like others.
+        frame: DataFrame = table.to_pandas(integer_object_nulls=True, ignore_metadata=True)
+        return frame.set_axis(range(1, count + 1))
 
-    return FileTable(file, "Parquet", names, read)
-
-
-def _parquet_cells(column: Any) -> list[object]:
-    import pyarrow as pa
-
-    if pa.types.is_timestamp(column.type):
-        return list(column.cast(pa.timestamp("ns")).to_numpy())
-    if not pa.types.is_dictionary(column.type):
-        cells: list[object] = column.to_pylist()
-        return cells
-    # A text that repeats in many rows is held once.
-    found: list[object] = []
-    for chunk in column.chunks:
-        values = chunk.dictionary.to_pylist()
-        found += [None if index is None else values[index] for index in chunk.indices.to_pylist()]
-    return found
+    return FileTable(file, "Parquet", names, read, Findings(file, "row"))

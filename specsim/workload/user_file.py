@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
@@ -35,17 +35,16 @@ from specsim.workload.formats import (
     OBJECTIVES,
     OUTPUT,
     PROMPT,
-    REQUIRED,
     ROLES,
     Columns,
     choose,
 )
-from specsim.workload.readers import Cells, Damage, FileTable, TableRows, open_table
+from specsim.workload.readers import Cells, FileTable, Findings, open_table
 from specsim.workload.sessions import TurnPrompts, delays, prefixes, sessions, whole_prompts
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 TOLD = 8
 INDEX = ("", "Unnamed: 0", "__index_level_0__")
@@ -83,28 +82,30 @@ def _read_once(file: Path, source: TraceSource, how: How) -> Reading:
 
 def read_table(table: FileTable, source: TraceSource, how: How) -> Reading:
     """Return the trace of a table; see `read_user_file`."""
-    read = choose(table, dict(how.called))
-    cells, rows = table.read(list(dict.fromkeys(read.called.values())))
+    read, found = choose(table, dict(how.called)), table.found
+    frame = table.read(list(dict.fromkeys(read.called.values())))
     needed = {*ROLES, *read.form.also, *dict(how.called)}
-    empty = {role for role, name in read.called.items() if all(map(columns.is_empty, cells[name]))} - needed
-    read = read._replace(called={role: name for role, name in read.called.items() if role not in empty})
-    cells = {role: cells[name] for role, name in read.called.items()}
-    if not rows.numbers:
-        rows.damage.check()
+    called = {
+        role: name for role, name in read.called.items() if role in needed or not columns.empty(frame[name]).all()
+    }
+    read = read._replace(called=called)
+    if not len(frame):
+        found.check()
         raise SpecsimError(f"{table.file}: no row")
-    session = sessions(cells, rows)
-    cells, rows, served = _served(read, cells, rows, bool(how.called))
-    cells, delay_s = delays(cells, None if session is None else session[served], rows)
-    arrivals = _arrivals(table, read, cells, rows, how)
-    prompt, output = (columns.tokens(cells[role], read.called[role], rows) for role in (PROMPT, OUTPUT))
-    optional = _objectives(read, cells, rows)
+    session = sessions({role: frame[name] for role, name in called.items()}, found)
+    served = _served(read, frame, found, bool(how.called))
+    cells: Cells = {role: frame[name].iloc[served] for role, name in called.items()}
+    cells, delay_s = delays(cells, None if session is None else session[served], found)
+    arrivals = _arrivals(table, read, cells, how)
+    prompt, output = (columns.tokens(cells[role], found) for role in (PROMPT, OUTPUT))
+    optional = _objectives(read, cells, found)
     if "cached_tokens" in cells:
-        optional["cached_tokens"] = _cached(cells["cached_tokens"], read.called["cached_tokens"], prompt, rows)
+        optional["cached_tokens"] = _cached(cells["cached_tokens"], prompt, found)
     if session is not None:
         optional["session"] = session[served]
-        rows.note(f"{len(np.unique(session[served])):,} sessions")
+        found.note(f"{len(np.unique(session[served])):,} sessions")
         optional["delay_s"] = delay_s
-    rows.damage.check()
+    found.check()
     if arrivals:
         clock, unit, asked = arrivals
         if asked and (how.tick_s is not None or not how.unit_open):
@@ -113,54 +114,49 @@ def read_table(table: FileTable, source: TraceSource, how: How) -> Reading:
         # A turn that waits for an answer has the arrival of the one before it.
         given = clock if delay_s is None else clock._replace(since_s=since_s[np.isnan(delay_s)])
         chosen = how.time_unit is not None or asked is not None
-        rows.notes.extend(check_time_unit(given, read.called[ARRIVAL], table, unit, chosen))
+        found.notes.extend(check_time_unit(given, called[ARRIVAL], table, unit, chosen))
     else:
         since_s = np.zeros(len(prompt)) if delay_s is None else optional["session"].astype(np.float64)
     if "cached_tokens" in optional:
         share = optional["cached_tokens"].sum() / prompt.sum()
-        rows.note(f"cached_tokens: {100 * share:.3g}% of the prompts' tokens are cached at arrival")
+        found.note(f"cached_tokens: {100 * share:.3g}% of the prompts' tokens are cached at arrival")
     if read.form.name == ADASERVE:
         prompt, note = columns.adaserve_prompts(cells, prompt, optional["slo_class"])
         source = replace(source, note=note)
     source = replace(source, timed=arrivals is not None)
     trace = columns.trace(since_s, prompt, output, served, source, optional)
     trace = trace if arrivals else replace(trace, arrival_s=np.zeros(len(trace)))
-    trace = whole_prompts(trace, how.turns, table.file, rows)
-    found = prefixes(cells[HASHES], prompt, rows) if HASHES in cells and how.turns != "added" else None
-    if found is not None:
-        trace = replace(trace, prefixes=found.taken(np.searchsorted(served, trace.row)))
+    trace = whole_prompts(trace, how.turns, found)
+    hashed = prefixes(cells[HASHES], prompt, found) if HASHES in cells and how.turns != "added" else None
+    if hashed is not None:
+        trace = replace(trace, prefixes=hashed.taken(np.searchsorted(served, trace.row)))
     if arrivals:
-        _note_order(since_s, trace, how.tick_s, rows)
-    return Reading(_spread(trace, how.tick_s), _said(table, read, trace, rows))
+        _note_order(since_s, trace, how.tick_s, found)
+    return Reading(_spread(trace, how.tick_s), _said(table, read, trace))
 
 
-def _served(read: Columns, cells: Cells, rows: TableRows, named: bool) -> tuple[Cells, TableRows, Ints]:
-    """Return the cells and rows of served requests, without failed ones, and their indices from 0."""
-    count = len(rows.numbers)
+def _served(read: Columns, frame: DataFrame, found: Findings, named: bool) -> Ints:
+    """Return the indices from 0 of the rows of served requests, without failed ones."""
+    count = len(frame)
     if not (read.form.failures or named):
-        return cells, rows, np.arange(count, dtype=np.int64)
-    lengths = list(zip(cells[PROMPT], cells[OUTPUT], strict=True))
-    logged = read.form.logged or named
-    untold = {place for place, (_, output) in enumerate(lengths) if logged and columns.is_empty(output)}
-    if 2 * len(untold) > count:
+        return np.arange(count, dtype=np.int64)
+    prompt, output = (frame[read.called[role]] for role in (PROMPT, OUTPUT))
+    untold = columns.empty(output) & (read.form.logged or named)
+    if 2 * untold.sum() > count:
         raise SpecsimError(
-            f"{rows.damage.file}: {len(untold):,} of {count:,} requests have no {read.called[OUTPUT]}; expected counts "
+            f"{found.file}: {untold.sum():,} of {count:,} requests have no {output.name}; expected counts "
             "of all answers' tokens (streams, too), or another column: 'trace.columns={output_tokens: YOURS}'"
         )
-    served = [at for at, pair in enumerate(lengths) if at not in untold and not any(map(columns.is_zero, pair))]
-    if not served:
-        raise SpecsimError(f"{rows.damage.file}: every request has 0 tokens")
+    served = np.flatnonzero(~untold & (columns.numbers(prompt) != 0) & (columns.numbers(output) != 0))
+    if not len(served):
+        raise SpecsimError(f"{found.file}: every request has 0 tokens")
     if len(served) < count:
-        none = "no or 0" if untold else "0"
-        rows.note(f"left out {count - len(served):,} of {count:,} requests ({none} tokens: they failed)")
-        cells = {name: [column[place] for place in served] for name, column in cells.items()}
-        rows = rows._replace(numbers=[rows.numbers[place] for place in served])
-    return cells, rows, np.array(served, np.int64)
+        none = "no or 0" if untold.any() else "0"
+        found.note(f"left out {count - len(served):,} of {count:,} requests ({none} tokens: they failed)")
+    return served
 
 
-def _arrivals(
-    table: FileTable, read: Columns, cells: Cells, rows: TableRows, how: How
-) -> tuple[Clock, Unit, str | None] | None:
+def _arrivals(table: FileTable, read: Columns, cells: Cells, how: How) -> tuple[Clock, Unit, str | None] | None:
     """Return arrivals, their unit, the user's, the format's or that of the content, and a line where it fits several.
 
     Returns None for a table of lengths alone.
@@ -174,48 +170,45 @@ def _arrivals(
     if unit is None:
         unit, why = told_unit(cells, ARRIVAL) or (None, None)
     if unit is None:
-        unit, asked = unit_asked(cells[ARRIVAL], name, table)
-    clock = read_clock(cells[ARRIVAL], name, rows, unit)
+        unit, asked = unit_asked(cells[ARRIVAL], table)
+    clock = read_clock(cells[ARRIVAL], table.found, unit)
     if clock.latest_s is None and how.time_unit is not None:
         raise SpecsimError(f"{table.file}: trace.time_unit={how.time_unit} changes nothing: {name} holds timestamps")
     if clock.latest_s is not None and why:
-        rows.note(f"{name} is in {unit} ({why}); trace.time_unit sets it")
+        table.found.note(f"{name} is in {unit} ({why}); trace.time_unit sets it")
     if clock.latest_s is None and read.form.name != "Azure":
-        rows.note(f"{name} holds timestamps")
+        table.found.note(f"{name} holds timestamps")
     return (clock, "s", None) if clock.latest_s is None else (clock, unit, asked)
 
 
-def _objectives(read: Columns, cells: Cells, rows: TableRows) -> dict[str, Any]:
+def _objectives(read: Columns, cells: Cells, found: Findings) -> dict[str, Any]:
     """Return the classes and objectives in the columns as fields of a `Trace`."""
     if read.form.name == ADASERVE:
-        return columns.adaserve_objectives(cells, rows)
-    called = read.called
-    found: dict[str, Any] = {
-        role: columns.slos(cells[role], called[role], rows) for role in OBJECTIVES if role in cells
-    }
-    if "tpot_slo_s" in found and "tpot_slo_ratio" in found:
-        for place in np.flatnonzero((found["tpot_slo_s"] > 0) & (found["tpot_slo_ratio"] > 0)).tolist():
-            rows.damage.add(rows.numbers[place], "tpot_slo_s and tpot_slo_ratio are both given")
+        return columns.adaserve_objectives(cells["slo_ratio"], found)
+    told: dict[str, Any] = {role: columns.slos(cells[role], found) for role in OBJECTIVES if role in cells}
+    if "tpot_slo_s" in told and "tpot_slo_ratio" in told:
+        both = cells["tpot_slo_s"][(told["tpot_slo_s"] > 0) & (told["tpot_slo_ratio"] > 0)]
+        found.add_cells(both, lambda _: "and tpot_slo_ratio are both given")
     if "slo_class" in cells:
-        found["slo_class"], found["slo_names"] = columns.classes(cells["slo_class"], called["slo_class"], rows)
-    return found
+        told["slo_class"], told["slo_names"] = columns.classes(cells["slo_class"], found)
+    return told
 
 
-def _cached(cells: Sequence[object], name: str, prompt: Ints, rows: TableRows) -> Ints:
+def _cached(column: Series[Any], prompt: Ints, found: Findings) -> Ints:
     """Return the tokens of each prompt that are cached at arrival, (N,); an empty cell is 0."""
-    cached = columns.tokens([0 if cell is None or cell == "" else cell for cell in cells], name, rows, 0)
+    cached = columns.tokens(column.astype(object).mask(columns.empty(column), 0), found, 0)
     for place in np.flatnonzero(cached > prompt).tolist():
-        said = f"{name} {cached[place]} is more than the prompt's {prompt[place]}"
-        rows.damage.add(rows.numbers[place], said)
+        said = f"{column.name} {cached[place]} is more than the prompt's {prompt[place]}"
+        found.add(column.index[place], said)
     return cached
 
 
-def _note_order(since_s: Floats, trace: Trace, tick_s: float | None, rows: TableRows) -> None:
+def _note_order(since_s: Floats, trace: Trace, tick_s: float | None, found: Findings) -> None:
     early = int(np.count_nonzero(since_s < np.maximum.accumulate(since_s)))
     if early:
-        rows.note(f"sorted by arrival ({early:,} of {len(trace):,} stood behind a later one)")
+        found.note(f"sorted by arrival ({early:,} of {len(trace):,} stood behind a later one)")
     for note in ticks(trace.arrival_s[~trace.waits]) if tick_s is None and not trace.source.unit_asked else ():
-        rows.note(note)
+        found.note(note)
 
 
 def _spread(trace: Trace, tick_s: float | None) -> Trace:
@@ -226,7 +219,7 @@ def _spread(trace: Trace, tick_s: float | None) -> Trace:
     return replace(trace, arrival_s=spread(trace.arrival_s, tick_s), source=replace(trace.source, note=told))
 
 
-def _said(table: FileTable, read: Columns, trace: Trace, rows: TableRows) -> str:
+def _said(table: FileTable, read: Columns, trace: Trace) -> str:
     unused = [name for name in table.names if name not in read.called.values()]
     left = ["an index" if name in INDEX else name if name.isprintable() else shown(name) for name in unused[:TOLD]]
     left = [name if len(name) <= 40 else shown(name) for name in left]
@@ -240,7 +233,7 @@ def _said(table: FileTable, read: Columns, trace: Trace, rows: TableRows) -> str
     elif trace.waits.any():
         span = f"{len(trace):,} requests; with an arrival of their own: {span}"
     told = ", ".join(read.called[name] for name in (*ROLES, *read.form.also) if name in read.called)
-    return "; ".join((f"read as {read.form.name} {table.kind}: {told}", span, *rows.notes, *ignored))
+    return "; ".join((f"read as {read.form.name} {table.kind}: {told}", span, *table.found.notes, *ignored))
 
 
 def trace_of(
@@ -274,21 +267,22 @@ def of_columns(
     columns: DataFrame | Mapping[str, Any], name: str, settings: Mapping[str, Any], *, unit_open: bool = False
 ) -> Trace:
     """Return the trace of columns by the `settings` of `trace_of`; `unit_open` is as in `How`."""
+    from pandas import DataFrame
+
     try:
-        named = [(str(each), column) for each, column in columns.items()]
-        cells = {each: _cells(column, each) for each, column in named}
+        named = [(str(each), _cells(column)) for each, column in columns.items()]
     except (TypeError, ValueError, AttributeError):
         raise SpecsimError(f"{name}: {represented(columns)} holds no columns by name") from None
-    counts = {len(column) for column in cells.values()}
-    if len(counts) > 1:
+    cells = dict(named)
+    if len(counts := {len(column) for column in cells.values()}) > 1:
         raise SpecsimError(f"{name}: its columns differ in length")
-    count = counts.pop() if counts else 0
-
-    def read(wanted: Sequence[str]) -> tuple[Cells, TableRows]:
-        return {each: cells[each] for each in wanted}, TableRows(range(1, count + 1), _damage(columns, name), [])
-
+    rows = range(1, max(counts, default=0) + 1)
     how = keys.how(CheckedMapping(name, "", settings))._replace(unit_open=unit_open)
-    table = FileTable(Path(name), "columns", tuple(each for each, _ in named), read)
+    table = FileTable(
+        *(Path(name), "columns", tuple(each for each, _ in named)),
+        lambda wanted: DataFrame({each: cells[each] for each in wanted}).set_axis(rows),
+        _findings(columns, name),
+    )
     trace, said = read_table(table, TraceSource(name, "object"), how)
     return replace(trace, source=replace(trace.source, sha256=content_sha256(trace))).noted(f"{name}: {said}")
 
@@ -306,25 +300,21 @@ def content_sha256(trace: Trace) -> str:
     return digest.hexdigest()
 
 
-def _damage(columns: DataFrame | Mapping[str, Any], name: str) -> Damage:
+def _findings(columns: DataFrame | Mapping[str, Any], name: str) -> Findings:
     """Return what collects damaged rows: a DataFrame's have labels of their own."""
     index: Any = getattr(columns, "index", None)
     if not hasattr(index, "tolist"):
-        return Damage(Path(name), "row")
-    return Damage(Path(name), "index", lambda row: shown(index[row - 1 : row].tolist()[0]))
+        return Findings(Path(name), "row")
+    return Findings(Path(name), "index", label=lambda row: shown(index[row - 1 : row].tolist()[0]))
 
 
-def _cells(column: Any, name: str) -> list[object]:
-    """Return a column as plain values: times, and time since any moment, as ``numpy.datetime64[ns]``.
+def _cells(column: Any) -> Series[Any]:
+    """Return a column as plain values, numbered from 0: time since any moment as a timestamp."""
+    from pandas import Series
 
-    Missing values are None, unless the column may have none: then they stay what they are.
-    """
     if getattr(getattr(column, "dtype", None), "tz", None) is not None:
         column = column.dt.tz_convert(None)
     values = np.asarray(column)
     if values.dtype.kind == "m":
         values = np.datetime64(0, "ns") + values
-    if values.dtype.kind == "M":
-        return ["NaT" if np.isnat(each) else each for each in values.astype("datetime64[ns]")]
-    cells: list[object] = values.tolist()
-    return cells if name in REQUIRED else [None if columns.is_missing(cell) else cell for cell in cells]
+    return Series(values) if values.dtype.kind == "M" else Series(values.tolist(), dtype=object)

@@ -250,7 +250,7 @@ REFUSED = [
     ),
     (b"PK\x03\x04xlsx", "a ZIP archive or an Excel sheet; expected CSV, JSON or Parquet, plain or gzip"),
     ("[" * 100_000, "line 1: not JSON, damaged or cut"),
-    (USER + '0,1,"1', "line 2: not CSV"),
+    (USER + '0,1,"1', "line 2: not CSV, a quote is never closed"),
     (",".join(f"c{i}" for i in range(1001)) + "\n0\n", "line 1: 1,001 columns; expected at most 1,000"),
     (USER[:-1] + ",slo_class\n" + "".join(f"{i},1,1,u{i}\n" for i in range(1001)), "slo_class names 1,001 classes"),
 ]
