@@ -27,6 +27,7 @@ CODE_OF_MS = {-50.0: 1, -150.0: 2}
 # Measured by the collectors of the data on prompts with both lengths; used for prompts with characters alone.
 CHARACTERS_PER_TOKEN = (3.4, 4.6, 4.6)
 MAX_TOKENS = 10_000_000
+MOST_NUMBER = 1e300
 COMMA = re.compile(r"\s*[+-]?[0-9]*,[0-9,.]+\s*", re.ASCII)
 
 
@@ -38,7 +39,7 @@ def number(cell: object) -> float | None:
         except ValueError:
             return None
     elif isinstance(cell, int | float) and not isinstance(cell, bool):
-        value = float(cell) if abs(cell) < 1e300 else nan
+        value = float(cell) if abs(cell) < MOST_NUMBER else nan
     else:
         return None
     return value if isfinite(value) else None
@@ -46,7 +47,15 @@ def number(cell: object) -> float | None:
 
 def numbers(column: Series[Any]) -> Floats:
     """Return the number in each cell (N,), NaN for any that holds none."""
+    if _numeric(column):
+        values = column.to_numpy(np.float64)
+        return np.where(np.abs(values) < MOST_NUMBER, values, nan)
     return np.array([number(cell) for cell in column.tolist()], np.float64)
+
+
+def _numeric(column: Series[Any]) -> bool:
+    """Return whether all cells are numpy's numbers."""
+    return isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf"
 
 
 def is_empty(cell: Any) -> bool:
@@ -58,6 +67,8 @@ def is_empty(cell: Any) -> bool:
 
 def empty(column: Series[Any]) -> NDArray[np.bool_]:
     """Return which cells are empty, (N,)."""
+    if _numeric(column):
+        return column.isna().to_numpy()
     return np.array([is_empty(cell) for cell in column.tolist()], np.bool_)
 
 

@@ -309,7 +309,7 @@ def _findings(columns: DataFrame | Mapping[str, Any], name: str) -> Findings:
 
 
 def _cells(column: Any) -> Series[Any]:
-    """Return a column as plain values, numbered from 0: time since any moment as a timestamp."""
+    """Return a column of numbers, timestamps or plain values, numbered from 0; time since any moment is a timestamp."""
     from pandas import Series
 
     if getattr(getattr(column, "dtype", None), "tz", None) is not None:
@@ -317,4 +317,4 @@ def _cells(column: Any) -> Series[Any]:
     values = np.asarray(column)
     if values.dtype.kind == "m":
         values = np.datetime64(0, "ns") + values
-    return Series(values) if values.dtype.kind == "M" else Series(values.tolist(), dtype=object)
+    return Series(values) if values.dtype.kind in "Miuf" else Series(values.tolist(), dtype=object)
