@@ -14,6 +14,7 @@ Result = Mapping[str, Any]
 BENCH, RATE = "max_concurrency", "request_rate"
 TOTALS = {"isl": "total_input_tokens", "osl": "total_output_tokens"}
 LENGTHS = ("input_lens", "output_lens")
+STARTS = "start_times"
 REQUESTS = "requests"
 """The key of the rows of a GuideLLM benchmark's requests."""
 SPECULATED = ("spec_decode_acceptance_rate", "accept_length")

@@ -230,7 +230,7 @@ def _with_host(engine: Engine, host_s: Floats) -> Engine:
 def _likeness(point: MeasuredPoint) -> tuple[float, ...]:
     """Return lengths and draft tokens of a point, then all else."""
     load = point.load
-    return (load.isl, load.osl, load.drafts, *load, point.ttft_s, point.tpot_s)
+    return (load.isl, load.osl, load.drafts, *load[:8], point.ttft_s, point.tpot_s)
 
 
 def halved(points: Sequence[MeasuredPoint]) -> tuple[list[MeasuredPoint], list[MeasuredPoint]]:

@@ -23,12 +23,13 @@ from specsim.calibration.benchmarks import (
     NAMES,
     RATE,
     REQUESTS,
+    STARTS,
     Result,
     drafted,
     results,
     speculation_of,
 )
-from specsim.calibration.reading import counted, gathered, table_of
+from specsim.calibration.reading import LISTED, counted, gathered, table_of
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.staging import in_one_step
@@ -48,7 +49,7 @@ TOLD_BY = {
     POINTS: "results at 15 loads are what `specsim calibrate` needs",
 }
 LEAST_POINTS = 15
-STARTS, ROW_START = "start_times", "request_start_time"
+ROW_START = "request_start_time"
 READ = (*LENGTHS, STARTS, "queue_times")
 """Lists of a result of `vllm bench serve` that make a trace."""
 SERVED = re.compile(r"(speculative_\w+)=(\d+|True)")
@@ -332,7 +333,11 @@ def _points(held: Holdings) -> Iterator[ImportedFile]:
         held.lacks.append((POINTS, str(error)))
         return
     if points:
-        loads = DataFrame([load for load, _, _ in points]).rename(columns={"drafts": "num_speculative_tokens"})
+        loads = (
+            DataFrame([load for load, _, _ in points])
+            .drop(columns=[*LISTED])
+            .rename(columns={"drafts": "num_speculative_tokens"})
+        )
         times = {f"{name}_ms": [1e3 * getattr(each, f"{name}_s") for each in points] for name in ("ttft", "tpot")}
         sent = loads[["concurrency", "rate"]].astype({"concurrency": "Int64"})
         table = loads.assign(**times, **{str(name): column.mask(column == 0) for name, column in sent.items()})

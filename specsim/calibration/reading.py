@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from specsim.calibration.benchmarks import BENCH, LENGTHS, RATE, TOTALS, Result, drafted, results
+from specsim.calibration.benchmarks import BENCH, LENGTHS, RATE, STARTS, TOTALS, Result, drafted, results
 from specsim.calibration.replay import BenchLoad, Cost, Door, Loop, served
 from specsim.errors import SpecsimError, nearest
 from specsim.latency.drafter import Drafter, equipped, without_drafter
@@ -148,7 +148,9 @@ def _loop(load: BenchLoad, budget_tokens: int, pipeline_steps: int, first: bool,
 
 NO_PAUSE = (inf, "inf")
 SPECULATION = ("num_speculative_tokens", "acceptance_length")
-COLUMNS = ("isl", "osl", "concurrency", "rate", "requests", "mean_ttft_ms", "mean_tpot_ms", *SPECULATION)
+LISTED = ("listed", "listed_s")
+COLUMNS = ("isl", "osl", "concurrency", "rate", "requests", "mean_ttft_ms", "mean_tpot_ms", *SPECULATION, *LISTED)
+RESULTS = "results"
 KEYS = ("completed", *TOTALS.values(), "mean_ttft_ms", "mean_tpot_ms")
 
 
@@ -161,7 +163,7 @@ def table_of(found: Sequence[Result], file: Path) -> FileTable:
         rows.check()
         return frame({name: [each[name] for each in points] for name in wanted}, range(1, len(found) + 1))
 
-    return FileTable(file, "results", COLUMNS, read, rows)
+    return FileTable(file, RESULTS, COLUMNS, read, rows)
 
 
 def _point(place: int, result: Mapping[str, Any], found: Findings) -> dict[str, object]:
@@ -179,8 +181,9 @@ def _point(place: int, result: Mapping[str, Any], found: Findings) -> dict[str, 
         found.add(place, lacking)
     if result.get("failed"):
         found.note(f"{found.file}: {result['failed']} requests failed; the means are of the others")
+    listed, listed_s = _listed(result)
     # A request that failed is listed with 0 tokens.
-    if any(len({*result[name]} - {0}) > 1 for name in LENGTHS if isinstance(result.get(name), list)):
+    if not listed and any(len({*result[name]} - {0}) > 1 for name in LENGTHS if isinstance(result.get(name), list)):
         found.note(f"{found.file}: lengths vary; every request is taken to have their means")
     cells: dict[str, object] = {key: result.get(key) for key in KEYS}
     for name, total in TOTALS.items():
@@ -188,7 +191,23 @@ def _point(place: int, result: Mapping[str, Any], found: Findings) -> dict[str, 
         cells[name] = result.get(total) if held is None or not done else round(held / done)
     cells |= zip(SPECULATION, speculation, strict=True)
     rate = result.get(RATE)
-    return {**cells, "concurrency": result.get(BENCH), "rate": rate, "requests": result.get("completed")}
+    cells |= {"concurrency": result.get(BENCH), "rate": rate, "requests": result.get("completed")}
+    return cells | dict(zip(LISTED, (listed, listed_s), strict=True))
+
+
+def _listed(result: Mapping[str, Any]) -> tuple[tuple[tuple[int, int], ...], tuple[float, ...]]:
+    """Return the lengths of a result's requests in the order in which they were sent, and of a rate when, in seconds.
+
+    Both are empty where the result lists none, or not all that were served.
+    """
+    lists = [result.get(name) for name in (*LENGTHS, STARTS)]
+    isl, osl, starts = ([number(each) or 0 for each in cells] if isinstance(cells, list) else [] for cells in lists)
+    if not len(isl) == len(osl) == result.get("completed") or min(isl + osl) < 1:
+        return (), ()
+    sent = np.argsort(starts, kind="stable").tolist() if len(starts) == len(isl) else range(len(isl))
+    listed = tuple((int(isl[place]), int(osl[place])) for place in sent)
+    at_a_rate = len(starts) == len(isl) and result.get(RATE, inf) not in NO_PAUSE
+    return listed, tuple(starts[place] - min(starts) for place in sent) if at_a_rate else ()
 
 
 def _wrong_load(result: Mapping[str, Any]) -> str | None:
@@ -256,7 +275,7 @@ def gathered(tables: Iterable[FileTable], gpus: int | None) -> tuple[list[Measur
         notes += [note for note in table.found.notes if note not in notes]
         for place, point in those.items():
             here = f"{table.file}: {table.found.at(place)}"
-            load = point.load._replace(requests=0)
+            load = point.load._replace(requests=0, listed=(), listed_s=())
             if load in found:
                 raise SpecsimError(
                     f"{here}: isl {load.isl}, osl {load.osl}, {load.sent} stands at {found[load]} too; "
@@ -274,7 +293,7 @@ def _points(table: FileTable, gpus: int | None) -> dict[int, MeasuredPoint]:
     if senders == (None, None):
         _column(table, "concurrency", ())
     times = {key: _time(table, key, units) for key, units in TIMES.items()}
-    further = (*REQUESTS, SHARE, *GPUS, *DRAFTS, *ACCEPTANCES)
+    further = (*REQUESTS, SHARE, *GPUS, *DRAFTS, *ACCEPTANCES, *(LISTED if table.kind == RESULTS else ()))
     optional = [name for name in further if name in table.names]
     cells = table.read([*names.values(), *filter(None, senders), *times.values(), *optional]).astype(object)
     found = table.found
@@ -292,7 +311,9 @@ def _points(table: FileTable, gpus: int | None) -> dict[int, MeasuredPoint]:
     found.check()
     if not isl:
         raise SpecsimError(f"{table.file}: no row; expected one for each point")
-    loads = [BenchLoad(*each) for each in zip(isl, osl, clients, requests, shares, rates, drafts, lengths, strict=True)]
+    listed = [cells[name].tolist() if name in cells else [()] * len(isl) for name in LISTED]
+    fields = (isl, osl, clients, requests, shares, rates, drafts, lengths, *listed)
+    loads = [BenchLoad(*each) for each in zip(*fields, strict=True)]
     points = [MeasuredPoint(*each) for each in zip(loads, ttft, tpot, strict=True)]
     return dict(zip(cells.index.tolist(), points, strict=True))
 

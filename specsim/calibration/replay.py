@@ -32,6 +32,8 @@ class BenchLoad(NamedTuple):
     and itself, as the option ``--random-range-ratio`` of InferenceMAX's client draws it.
     With speculation each step drafts chains of `drafts` tokens, and brings `acceptance_length` tokens on average over
     all steps. Each draft of a request is right behind a right one at a rate of the request's own.
+    Where a result lists its requests, `listed` has their prompt and output tokens, and of an open loop `listed_s` the
+    seconds at which they were sent; `isl` and `osl` are then the means.
     """
 
     isl: int
@@ -42,9 +44,14 @@ class BenchLoad(NamedTuple):
     rate: float = 0.0
     drafts: int = 0
     acceptance_length: float = 1.0
+    listed: tuple[tuple[int, int], ...] = ()
+    listed_s: tuple[float, ...] = ()
 
     def lengths(self) -> tuple[Ints, Ints]:
         """Return the prompt and the output tokens of each request."""
+        if self.listed:
+            isl, osl = np.array(self.listed).T
+            return isl, np.maximum(osl, 2)
         if self.shortest_share == 1:
             return np.full(self.requests, self.isl), np.full(self.requests, self.osl)
         draw = np.random.default_rng(self[:4])
@@ -53,6 +60,8 @@ class BenchLoad(NamedTuple):
 
     def arrival_s(self) -> Floats:
         """Return when each request of an open loop is sent; the last at `requests` / `rate`, as vLLM's client does."""
+        if self.listed_s:
+            return np.array(self.listed_s)
         ends = np.cumsum(np.random.default_rng([*self[:4], 1]).exponential(size=self.requests))
         scaled: Floats = ends * (self.requests / self.rate / ends[-1])
         return scaled

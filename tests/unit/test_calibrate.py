@@ -182,6 +182,9 @@ def test_results_at_a_rate_are_open_loops_and_lengths_that_vary_and_failed_reque
     (one, other) = (each.load for each in read.points)
     assert (one.concurrency, one.rate, one.requests, one.sent) == (0, 2.5, 4, "rate 2.5")
     assert (other.concurrency, other.rate) == (1, 0.0)
+    requests = {"input_lens": [9, 8], "output_lens": [7, 6], "start_times": [5.0, 3.5]}
+    file.write_text(json.dumps(at_a_rate | {"completed": 2} | requests))
+    assert read_points([file], 1).points[0].load[8:] == (((8, 6), (9, 7)), (0.0, 1.5))
     failed, varied = read.notes
     assert "3 requests failed" in failed
     assert "lengths vary" in varied
@@ -299,15 +302,18 @@ def simulated(scheduler, trace, engine, *keys, **settings):
     return simulate(scheduler, trace, profile=NAME, engine="profiled", **told, **settings)
 
 
+LISTED = (0, 0, 0, 3, 1.0, 20.0, 0, 1.0, ((900, 20), (300, 50), (5000, 9)), (0.0, 0.01, 0.4))
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
-    "load", [(5000, 10, 3, 9), (1000, 30, 16, 48), (900, 40, 7, 21, 0.6), (700, 30, 0, 60, 1.0, 20.0)]
+    "load", [(5000, 10, 3, 9), (1000, 30, 16, 48), (900, 40, 7, 21, 0.6), (700, 30, 0, 60, 1.0, 20.0), LISTED]
 )
 @pytest.mark.parametrize("scheduler", ["sarathi", "continuous"])
 def test_a_loop_takes_what_a_run_takes(load, engine, scheduler):
     """The same clients in a whole simulation, whose scheduler mixes chunks or reads prompts first, under one budget.
 
-    In the first load a prompt is longer than the budget.
+    In the first load a prompt is longer than the budget; the last is what a result lists of its requests.
     """
     load = BenchLoad(*load)
     isl, osl = load.lengths()
