@@ -50,6 +50,8 @@ RATES = "spec_decode_per_position_acceptance_rates"
 """Keys of a result of `vllm bench serve`."""
 POSITION = re.compile(r'position="(\d+)"')
 """Counters of vLLM's /metrics."""
+TREES = re.compile(r"speculative_eagle_topk=([2-9]|\d{2,})\b")
+"""Drafts of trees, in the line of SGLang's log that tells its arguments."""
 
 
 class Verified(NamedTuple):
@@ -100,6 +102,9 @@ def verifications(text: str, source: str, k: int | None, field: str | None) -> t
         except (ValueError, RecursionError) as error:
             node.refuse("", f"is damaged: {error}")
         requests += [found] if found is not None and found.reached[0] else []
+    if requests and k is None and (trees := TREES.search(text)):
+        said = f"accepted lengths of trees ({trees[0].replace('=', ' ')})"
+        raise SpecsimError(f"{source}: {said}; expected those of chains, or k, their depth, in a file of kind runs")
     return requests, intervals or _scraped(CheckedMapping(source, "", {}), scraped)
 
 
@@ -309,7 +314,7 @@ class Fitted(NamedTuple):
 
 def runs(node: CheckedMapping, folder: Path) -> Acceptance:
     """Return the acceptance of checked keys of ``kind: runs``: accepted lengths by request (docs/acceptance.md)."""
-    shape = ("concentration", "spread", "tail", "width", "levels")
+    shape = ("concentration", "spread", "tail", "match", "width", "levels")
     node.only(("kind", "path"), ("description", "pair", "k", "field", *shape))
     width, levels = shape_of(node)
     path = folder / expanded(node.text("path", "the name of a file"), f"{node.source}: path: ")
@@ -373,9 +378,11 @@ def _fit(verified: list[Verified], *, server: bool) -> Fitted:
     spread, how = (None, "assumed, as a server tells no requests apart") if server else _spread(*by_request)
     short = sum(each.short for each in verified)
     lost = f", {short:,} tokens fewer drafted than k each: deep rates may be low" if short else ""
+    never = [place for place in range(1, told) if not hits[place]][:1]
+    depth = "".join(f", none of {steps[at]:,.0f} right at position {at + 1}: k of trees is their depth" for at in never)
     deep = f"position {k}" if told == k - 1 else f"positions {told + 1} to {k}"
     few = f", fewer than {LEAST_REACHED} at {deep}: rates there lean on the one before" if told < k else ""
-    mean = f"{steps[0]:,.0f} verifications of {1 + hits.sum() / steps[0]:.3g} tokens{few}{lost}"
+    mean = f"{steps[0]:,.0f} verifications of {1 + hits.sum() / steps[0]:.3g} tokens{few}{lost}{depth}"
     counts = f"{'a server' if server else f'{len(verified):,} requests'}, {mean}"
     return Fitted(tuple(rates.tolist()), k, spread, counts, how)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +19,6 @@ from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.kept import kept
 from specsim.kernels.growth import MOST_PROPOSALS
 from specsim.rng import stream_keys
-
-if TYPE_CHECKING:
-    from specsim.acceptance.trace import AcceptanceTrace
-
 
 POOL_ROWS, RARE_POOL_ROWS = 1 << 13, 1 << 18
 """Rows of a pool, and of a pool in which acceptance or rejection is rarer than `RARE`."""
@@ -36,7 +32,7 @@ ROUNDS = 30
 LEAST_CONFIDENCE = 1e-12
 """Confidence of a drafter that is never right; with a confidence of 0 it would propose nothing."""
 MOST_RATE = 0.999
-"""The most to which a rate is scaled."""
+"""The most to which a lower rate is scaled."""
 GOLDEN, SILVER = 0.6180339887498949, 0.41421356237309515
 
 
@@ -102,7 +98,7 @@ class Acceptance:
         if factor < LEAST_CONFIDENCE:
             return replace(self, curves=dict.fromkeys(self.curves, NEVER))
         by_category = {
-            name: replace(curve, agreement=tuple(min(MOST_RATE, factor * rate) for rate in curve.rates))
+            name: replace(curve, agreement=tuple(min(max(MOST_RATE, rate), factor * rate) for rate in curve.rates))
             for name, curve in self.curves.items()
         }
         return replace(self, curves=by_category)

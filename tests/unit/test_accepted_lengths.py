@@ -52,8 +52,6 @@ VLLM_METRICS = 'vllm:spec_decode_num_drafts_total{engine="0"} 80.0\n' + "\n".joi
     f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",position="{place}"}} {count}.0'
     for place, count in enumerate((50, 30, 20))
 )
-
-
 SPEC = {"spec_accept_histogram": HISTOGRAM, "spec_draft_token_num": 240}
 FORMS = {
     "ours": {"k": K, "accepted": ACCEPTED},
@@ -72,8 +70,8 @@ FORMS = {
 
 @pytest.mark.parametrize("line", FORMS.values(), ids=FORMS)
 def test_each_form_tells_the_same_rates(tmp_path, line):
-    curve = read(tmp_path, [line]).curves["default"]
-    assert (curve.rates, curve.chain) == (pytest.approx((*RATES, *RATES[-1:] * 5), rel=1e-9), K)
+    curve = read(tmp_path, [line], match=0.4).curves["default"]
+    assert (curve.rates, curve.chain, curve.match) == (pytest.approx((*RATES, *RATES[-1:] * 5), rel=1e-9), K, 0.4)
 
 
 def test_a_servers_intervals_and_engines_are_pooled(tmp_path):
@@ -113,6 +111,9 @@ def test_a_rate_is_of_those_verifications_that_tell_of_its_position(tmp_path):
     made = read(tmp_path, [few])
     assert made.curves["default"].rates[:4] == pytest.approx((0.4, 0.375, *[(7 + 5 * 0.375) / 20] * 2))
     assert "100 verifications of 1.62 tokens, fewer than 20 at position 3: rates there lean on" in str(made.notes)
+    deeper = [f"speculative_eagle_topk=4 {SGLANG_LOG}".replace("240", "400")]
+    assert read(tmp_path, deeper, k=K).curves["default"].rates[:K] == pytest.approx(RATES)
+    assert ", none of 20 right at position 4: k of trees is" in str(read(tmp_path, deeper, k=5).notes)
 
 
 @pytest.mark.parametrize(("spread", "seed"), [(0.0, 5), (0.0, 7), (0.0, 10), (0.8, 5)])
@@ -202,6 +203,7 @@ def test_a_run_takes_a_log_and_reproduces_it(tmp_path):
         (VLLM_LOG.replace("0.250", ", ".join(["0.250"] * 63)), "line 1: 65 draft positions; expected at most 64"),
         (VLLM_METRICS.replace("80.0", "8e999"), "more tokens accepted at a draft position"),
         (VLLM_METRICS.replace('"1"', '"7"'), "a draft position before the last has no counter"),
+        ("speculative_eagle_topk=4 " + SGLANG_LOG, "accepted lengths of trees .speculative_eagle_topk 4.; expected"),
         ({"text": "hello"}, "no accepted lengths; expected those of aiperf, vLLM, SGLang"),
     ],
 )
