@@ -22,7 +22,7 @@ from specsim.runs.plan import check_keep, checked
 from specsim.runs.processes import composed
 from specsim.runs.sweep import check_until, run_points, write_table
 from specsim.search.exports import check_engine
-from specsim.search.find import RATE, SEED, check_asked, check_share, search
+from specsim.search.find import CLIENTS, RATE, SEED, check_asked, check_seeds, check_share, search
 from specsim.search.found import Found
 from specsim.search.tune import Goal, check_trials
 from specsim.search.tune import tune as tune_settings
@@ -236,6 +236,8 @@ def find(
     axes, settings, objects = named(axes, settings)
     if RATE in axes or RATE in settings:
         raise SpecsimError("find: rps is what is looked for; expected rates=(lowest, highest)")
+    if CLIENTS in axes or settings.get(CLIENTS) is not None:
+        raise SpecsimError("find: a rate of open arrivals is looked for; expected sweep({'concurrency': [1, 2, 4]})")
     seeds = {} if SEED in axes or SEED in settings else {SEED: range(5)}
 
     def at(rate: float) -> Sequence[Configured]:
@@ -283,17 +285,21 @@ def tune(
     """
     check_share("tune: target", target)
     several: Any = schedulers if is_several(schedulers) else [schedulers]
-    if handed := [each for each in several if not isinstance(each, str | Path)]:
+    if handed := [each for each in several if not isinstance(each, str | Path)] or [several] * (not len(several)):
         raise SpecsimError(f"tune: {represented(handed[0])}: expected names or files, whose settings are tried")
     names = [*map(str, several)]
+    for key, value in settings.items():
+        several = represented(list(value) if is_several(value) else [value])
+        group, _, below = key.replace("__", ".").partition(".")
+        if group in (SEED, "scheduler"):
+            instead = f"values={{{below!r}: {several}}}" if below else "names or files first"
+            instead = f"seeds={several}" if group == SEED else instead
+            raise SpecsimError(f"tune: {key}={represented(value)}: expected {instead}")
     _, settings, objects = named({}, settings)
-    if not isinstance(seeds, Iterable) or not isinstance(values or {}, Mapping):
-        wrong = f"values={represented(values)}" if isinstance(seeds, Iterable) else f"seeds={represented(seeds)}"
-        raise SpecsimError(
-            f"tune: {wrong}: expected seeds in a list, range(5), and values by key, {{'watermark': [0]}}"
-        )
+    if not isinstance(values or {}, Mapping):
+        raise SpecsimError(f"tune: values={represented(values)}: expected values by key, {{'watermark': [0]}}")
     tried = {key.replace("__", "."): each for key, each in (values or {}).items()}
-    goal = Goal(of, target, check_trials(trials), list(seeds), check_engine(export), sensitivity)
+    goal = Goal(of, target, check_trials(trials), check_seeds(seeds), check_engine(export), sensitivity)
     root = None if out is None else expanded(str(out), "out=")
     how: dict[str, Any] = {"jobs": jobs, "executor": executor, "progress": progress}
     tuned = tune_settings(point_of(settings), dict.fromkeys(names, tried), goal, root, objects, **how)

@@ -98,7 +98,7 @@ def _rates(word: str) -> tuple[float, float]:
     except ValueError:
         rates = 0.0, 0.0
     if not 0 < rates[0] < rates[1] < inf:
-        raise SpecsimError(f"--rates {word}: expected LOW..HIGH in requests/s, such as 0.5..64")
+        raise SpecsimError(f"--rates {word}: expected LOW..HIGH in requests/s, as 0.5..64")
     return rates
 
 
@@ -150,12 +150,13 @@ def _read(words: Sequence[str], schedulers: str | None) -> tuple[dict[str, str],
     """Return the settings that all runs share, by scheduler the values to try of its keys, and the seeds that judge."""
     from specsim.config.groups import chosen_by_default
     from specsim.config.points import axes_typed
+    from specsim.search.find import check_seeds
 
     listed = [] if schedulers is None else [f"scheduler={schedulers}"]
     _check_chosen("tune", words)
     given = axes_typed([*words, *listed], sweep=True)
     names = given.pop("scheduler", [chosen_by_default()["scheduler"]])
-    seeds = [int(each) for each in given.pop("seed", None) or axes_typed([SEEDS], sweep=True)["seed"]]
+    seeds = check_seeds(given.pop("seed", []) or axes_typed([SEEDS], sweep=True)["seed"])
     tried = {key.partition(".")[2]: given.pop(key) for key in list(given) if key.startswith("scheduler.")}
     for key, values in given.items():
         if len(values) > 1:

@@ -357,9 +357,7 @@ def _with_axis(asked: str, settings: Mapping[str, Any], said: str) -> str:
         if several or (name == "seeds" and said.startswith("seeds: unknown key")):
             key, values = ("seed", value if is_several(value) else range(5)) if name == "seeds" else (name, value)
             axis = f"{{{key!r}: {represented(values)}}}"
-            of_tune = f"values={axis.replace('scheduler__', '', 1)}" if name.startswith("scheduler__") else "one value"
-            of_tune = f"seeds={represented(values)}" if key == "seed" else of_tune
-            ways = {"simulate": f"sweep({axis})", "tune": of_tune}
+            ways = {"simulate": f"sweep({axis})", "tune": "one value"}
             return f"{said.partition(';')[0]}; expected {ways.get(asked, f'{axis} among the axes')}"
     said = re.sub(r"--(\w+) (\w+) beside -m$", r"sweep(..., \1=\2)", said)
     return re.sub("--(against NAME,NAME|each) beside .*$", "sweep(...).table, or its paired(against=NAME)", said)

@@ -104,7 +104,7 @@ def capacity(asked: Asked, tested: Tested) -> Capacity:
     again = (
         () if misses is None else tuple(rate for rate in sorted(tested) if rate > misses and kept(asked, tested[rate]))
     )
-    by_seed = np.array([_falls(asked.target, tested, seed) for seed in range(len(next(iter(tested.values()))))])
+    by_seed = np.array([_falls(asked, tested, seed) for seed in range(len(next(iter(tested.values()))))])
     return Capacity(keeps, misses, by_seed, *mean_interval(by_seed), again)
 
 
@@ -123,16 +123,16 @@ def _edge(asked: Asked, tested: Tested) -> tuple[float | None, float | None]:
     return keeps, None
 
 
-def _falls(target: float, tested: Tested, seed: int) -> float:
+def _falls(asked: Asked, tested: Tested, seed: int) -> float:
     """Return the rate at which one seed's attainment first falls below the target; NaN where it does not fall there."""
     before: tuple[float, float] | None = None
     for rate in sorted(tested):
         attained = tested[rate][seed]
-        if attained < target:
+        if not kept(asked, [attained]):
             if before is None:
                 return float("nan")
             low, share = before
-            return low + (rate - low) * (share - target) / (share - attained)
+            return low + (rate - low) * (share - asked.target) / (share - attained)
         before = rate, attained
     return float("nan")
 

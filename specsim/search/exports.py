@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from specsim.errors import SpecsimError, nearest
+from specsim.errors import SpecsimError
 from specsim.files.yaml_file import yaml_text
 from specsim.latency.model import Profile
 from specsim.schedulers.loading import MAKERS
@@ -116,7 +116,7 @@ class Inexpressible(Exception):
 def check_engine(engine: str | None) -> str | None:
     """Return the name of an engine; SpecsimError where it is none."""
     if engine is not None and engine not in ENGINES:
-        raise SpecsimError(f"export {engine}: expected {', '.join(ENGINES)}{nearest(engine, ENGINES)}")
+        raise SpecsimError(f"export {engine}: expected {', '.join(ENGINES)}")
     return engine
 
 

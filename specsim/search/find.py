@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from specsim.config.configured import Configured, from_point, labels_of
 from specsim.config.identity import flat, identity
+from specsim.config.points import is_several
 from specsim.errors import SpecsimError, represented
 from specsim.metrics.any_run import AnyRun
 from specsim.metrics.capacity import Asked, next_rate
@@ -23,7 +24,7 @@ from specsim.search.found import ALL, WORST, Found, Line, judged, longer
 from specsim.store.summaries import Failure
 from specsim.store.sweeps import Sweep
 
-RATE, SEED, REQUESTS = "rps", "seed", "requests"
+RATE, SEED, REQUESTS, CLIENTS = "rps", "seed", "requests", "concurrency"
 DRAWN = "synthetic"
 """The kind of a trace that has no end."""
 LineKey = tuple[str, ...]
@@ -48,8 +49,8 @@ def check_asked(target: float, rates: tuple[float, float], within: float, longes
         sound = False
     if not sound:
         raise SpecsimError(f"find: rates={rates!r}: expected two rates in requests/s, the lower first")
-    if isinstance(longest, str) or longest < 1:
-        raise SpecsimError(f"find: longest={longest}: expected a number of requests, at least 1")
+    if type(longest) is not int or longest < 1:
+        raise SpecsimError(f"find: longest={represented(longest)}: expected a whole number of requests, at least 1")
     return Asked(target, first, last, within, longest)
 
 
@@ -61,6 +62,16 @@ def check_share(name: str, value: Any) -> None:
         sound = False
     if not sound:
         raise SpecsimError(f"{name}={represented(value)}: expected a share in (0, 1]; 0.9 is 90%")
+
+
+def check_seeds(seeds: Iterable[Any]) -> list[int]:
+    """Return the seeds that judge a tuning; SpecsimError where they are not whole numbers, each once."""
+    told = [str(each) for each in seeds] if is_several(seeds) else []
+    found = [int(each) for each in told if each.isdecimal()]
+    if not found or not len(told) == len(found) == len(set(found)):
+        said = "expected seeds in a list, whole numbers, each once: range(5)"
+        raise SpecsimError(f"tune: seeds={represented(seeds)}: {said}")
+    return found
 
 
 def search(

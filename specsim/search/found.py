@@ -390,7 +390,7 @@ class Found:
 
 def _without_edge(asked: Asked, line: Line, found: Capacity) -> str:
     """Return why some seeds have no rate at which they fall below the target."""
-    below = sum(share < asked.target for share in line.tested[asked.first])
+    below = sum(not kept(asked, [share]) for share in line.tested[asked.first])
     above = sum(map(isnan, found.by_seed)) - below
     parts = [f"{below} of {len(found.by_seed)} miss the target at {asked.first:g} requests/s, the lowest tested"]
     parts += [f"{above} of {len(found.by_seed)} keep it at {max(line.tested):g} requests/s, the highest tested"]

@@ -75,8 +75,9 @@ def test_a_class_of_which_no_request_arrived_in_a_run_is_one_line(tmp_path, caps
 
 
 def test_a_mistake_in_find_is_one_line():
-    assert "find: rps is what is looked for" in refusal(specsim.find, {"rps": [1, 2]})
-    for name, value, said in (("target", "90%", "a share"), ("within", 95, "a share"), ("rates", (1,), "two rates")):
+    for key, said in (("rps", "rps is what is looked for"), ("concurrency", "a rate of open arrivals is looked for")):
+        assert f"find: {said}; expected " in refusal(specsim.find, {key: [1, 2]})
+    for name, value, said in (("within", 95, "a share"), ("rates", (1,), "two rates"), ("longest", 2.5, "a whole")):
         assert f"find: {name}={value!r}: expected {said}" in refusal(specsim.find, {}, **{name: value})
 
 
