@@ -17,7 +17,7 @@ from specsim.simulation import Simulation
 
 VOCABULARY = 11
 """More than the four tokens that an acceptance trace proposes behind a node."""
-SHAPE = replace(TINY_LLAMA, name="tiny", layers=3, hidden=16, heads=2, kv_heads=1, head_dim=8, ffn=24, vocab=VOCABULARY)
+SHAPE = replace(TINY_LLAMA, name="tiny", layers=2, hidden=16, heads=2, kv_heads=1, head_dim=8, ffn=24, vocab=VOCABULARY)
 CPU = torch.device("cpu")
 DRAFTERS = ("separate", "layers_skipped", "lookup")
 ITSELF = "itself"
@@ -58,16 +58,17 @@ def plain_greedy(row: int, tokens: int, count: int) -> tuple[int, ...]:
 
 
 @cache
-def _models(drafter: str) -> tuple[Any, Any]:
-    target = loud()
+def _models(drafter: str, shape: TransformerShape) -> tuple[Any, Any]:
+    target = loud(shape=shape)
     if drafter == "layers_skipped":
-        return target, without_layers(target, [1])
-    return target, {"separate": lambda: loud(NOISE), ITSELF: loud, "lookup": lambda: None}[drafter]()
+        return target, without_layers(target, [0])
+    noise = {"separate": NOISE, ITSELF: 0.0}.get(drafter)
+    return target, None if noise is None else loud(noise, shape=shape)
 
 
-def pair(simulation: Simulation, drafter: str, kernel: str = "sdpa") -> Models:
+def pair(simulation: Simulation, drafter: str, kernel: str = "sdpa", shape: TransformerShape = SHAPE) -> Models:
     """Return a pair whose caches are as small as the simulation's pool allows."""
-    target, draft = _models(drafter)
+    target, draft = _models(drafter, shape)
     memory = simulation.memory
     pages = [pages_for(memory, size, 16) for size in (memory.target_token_bytes, memory.draft_token_bytes)]
     most = int((simulation.requests.prompt_tokens + simulation.requests.max_tokens + 64).sum())
@@ -75,7 +76,7 @@ def pair(simulation: Simulation, drafter: str, kernel: str = "sdpa") -> Models:
     served: Any = LookupMatch(1, 3)
     if draft is not None:
         served = Forward(draft, shape_of(draft, "draft"), pages[1], kernel)
-    models = Models(Forward(target, SHAPE, pages[0], kernel), served, VOCABULARY)
+    models = Models(Forward(target, shape, pages[0], kernel), served, VOCABULARY)
     for each in (models.target, models.draft):
         if isinstance(each, Forward):
             each.cache.fill(seed=1)  # Memory that was never written may hold no numbers.

@@ -138,7 +138,7 @@ def test_replays_that_err_or_cannot_be_captured_are_refused():
     forward = served()
 
     stuck = Replays(forward, lambda run, warm_up: (SimpleNamespace(replay=lambda: None), run()))
-    with pytest.raises(SpecsimError, match=r"^graphs: a replay of tiny errs by \d.*; expected 2.4e-10$"):
+    with pytest.raises(SpecsimError, match=r"^graphs: a replay of tiny errs by \d.*; expected 2e-10$"):
         check_replays(forward, stuck)
 
     refused = Mock(side_effect=RuntimeError("operation not permitted when stream is capturing"))
