@@ -21,6 +21,8 @@ specsim.files.kept.MOST_BYTES = 0  # What tests draw at random is not worth keep
 os.environ.setdefault("NUMBA_CACHE_DIR", str(specsim.files.kept.user_cache() / "numba"))
 
 SEED_BITS = 32
+PASSED = Path(os.environ.get("SPECSIM_PASSED", os.devnull))
+"""Node ids that passed: `.ci/run` lets its second session leave out what its first has run."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -36,6 +38,20 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and "not slow" not in config.option.markexpr:
         reporter.write_line(f"thorough laws: --hypothesis-seed={config.getoption('--hypothesis-seed')}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what passed in an earlier session."""
+    passed = set(PASSED.read_text(encoding="utf-8").splitlines()) if PASSED.exists() else set()
+    config.hook.pytest_deselected(items=[each for each in items if each.nodeid in passed])
+    items[:] = [each for each in items if each.nodeid not in passed]
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note what passed, for a later session; workers of xdist leave that to the process that started them."""
+    if report.when == "call" and report.passed and "PYTEST_XDIST_WORKER" not in os.environ:
+        with PASSED.open("a", encoding="utf-8") as file:
+            file.write(f"{report.nodeid}\n")
 
 
 def pytest_collection_finish() -> None:
