@@ -84,7 +84,7 @@ def tokens(column: Series[Any], found: Findings, least: int = 1) -> Ints:
     whole, inside = values % 1 == 0, (least <= values) & (values <= MAX_TOKENS)
     found.add_cells(column[~whole], lambda cell: not_a_number(cell, "a whole number"))
     bounds = f"is not in {least}..{MAX_TOKENS}"
-    found.add_cells(column[whole & ~inside], lambda cell: f"{shown(int(number(cell) or 0))} {bounds}")
+    found.add_cells(column[whole & ~inside], lambda cell: f"{shown(_whole(cell) or int(number(cell) or 0))} {bounds}")
     for cell in column[whole].tolist():
         if isinstance(cell, float) or (isinstance(cell, str) and not {".", "e", "E"}.isdisjoint(cell)):
             found.note(f"{column.name} are whole numbers written like {shown(cell)}")
@@ -181,7 +181,7 @@ def adaserve_prompts(cells: Cells, length: Ints, code: Ints) -> tuple[Ints, str 
 Unit = Literal["s", "ms", "us", "ns"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
 PER_S: dict[Unit, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-STAMP = re.compile(r"\s*\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d{1,9})? ?(Z|[+-]\d\d(?::?\d\d)?)?\s*", re.ASCII)
+STAMP = re.compile(r"\s*\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)? ?(Z|[+-]\d\d(?::?\d\d)?)?\s*", re.ASCII)
 SINCE_1970_S = 1e9
 """Seconds since 1970, in September 2001."""
 CHAT, PARENT = "chat_id", "parent_chat_id"
@@ -238,8 +238,9 @@ def read_clock(column: Series[Any], found: Findings, unit: Unit) -> Clock:
         column[stamps.notna() & (zoned != zoned[first])],
         lambda cell: f"{shown(cell)} has {other}, unlike rows before it",
     )
-    since = (stamps - stamps.min()).fillna(pd.Timedelta(0)).to_numpy("timedelta64[ns]")
-    return Clock(since.astype(np.float64) / PER_S["ns"], None)
+    times = stamps.fillna(stamps.min()).dt.tz_localize(None).to_numpy()
+    # Without a sign, as two times may be further apart than int64 counts.
+    return Clock((times - times.min()).view(np.uint64) / PER_S[stamps.dt.unit], None)
 
 
 def _stamps(column: Series[Any]) -> tuple[Series[Any], NDArray[np.bool_]]:
