@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from math import isfinite, nan
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -249,7 +250,8 @@ def _stamps(column: Series[Any]) -> tuple[Series[Any], NDArray[np.bool_]]:
 
     if column.dtype.kind == "M":
         return pd.to_datetime(column, utc=True), np.zeros(len(column), np.bool_)
-    matches = [STAMP.fullmatch(cell) if isinstance(cell, str) else None for cell in column]
+    written = str, datetime, np.datetime64
+    matches = [STAMP.fullmatch(str(cell)) if isinstance(cell, written) else None for cell in column]
     texts = [None if match is None else match[0].strip().replace(",", ".") for match in matches]
     stamps = pd.to_datetime(pd.Series(texts, column.index, object), utc=True, format="ISO8601", errors="coerce")
     return stamps, np.array([match is not None and match[1] is not None for match in matches], np.bool_)

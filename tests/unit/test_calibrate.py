@@ -185,8 +185,7 @@ def test_results_at_a_rate_are_open_loops_and_lengths_that_vary_and_failed_reque
     requests = {"input_lens": [9, 8], "output_lens": [7, 6], "start_times": [5.0, 3.5]}
     file.write_text(json.dumps(at_a_rate | {"completed": 2} | requests))
     assert read_points([file], 1).points[0].load[8:] == (((8, 6), (9, 7)), (0.0, 1.5))
-    notes = zip(("3 requests failed", "lengths vary"), read.notes, strict=True)
-    assert all(said in note for said, note in notes)
+    assert all(said in note for said, note in zip(("3 requests failed", "lengths vary"), read.notes, strict=True))
 
 
 BAD = [

@@ -332,6 +332,7 @@ def test_a_users_csv_with_every_column(read):
 SMALL = {"profile": "llama8b_1b_h100", "acceptance": "bernoulli"}
 TIMES = pd.to_datetime(pd.Series(["2026-01-05T10:00:00.5", "2026-01-05T10:00:02.0"]))
 ZONED = [TIMES.dt.tz_localize(zone) for zone in (None, "UTC", "Europe/Berlin")]
+ZONED += [each.astype(object) for each in ZONED]
 
 
 @pytest.mark.parametrize("times", [*ZONED, pd.to_timedelta([90.5, 92.0], unit="s")], ids=lambda each: str(each.dtype))
