@@ -289,11 +289,11 @@ def tune(
         raise SpecsimError(f"tune: {represented(handed[0])}: expected names or files, whose settings are tried")
     names = [*map(str, several)]
     for key, value in settings.items():
-        several = represented(list(value) if is_several(value) else [value])
+        listed = represented(list(value) if is_several(value) else [value])
         group, _, below = key.replace("__", ".").partition(".")
         if group in (SEED, "scheduler"):
-            instead = f"values={{{below!r}: {several}}}" if below else "names or files first"
-            instead = f"seeds={several}" if group == SEED else instead
+            instead = f"values={{{below!r}: {listed}}}" if below else "names or files first"
+            instead = f"seeds={listed}" if group == SEED else instead
             raise SpecsimError(f"tune: {key}={represented(value)}: expected {instead}")
     _, settings, objects = named({}, settings)
     if not isinstance(values or {}, Mapping):

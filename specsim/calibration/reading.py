@@ -179,6 +179,8 @@ def _point(place: int, result: Mapping[str, Any], found: Findings) -> dict[str, 
         found.add(place, wrong)
     elif lacking:
         found.add(place, lacking)
+    elif isinstance(starts := result.get(STARTS), list) and None in map(number, starts):
+        found.add(place, f"{STARTS}: expected a number each")
     if result.get("failed"):
         found.note(f"{found.file}: {result['failed']} requests failed; the means are of the others")
     listed, listed_s = _listed(result)
@@ -295,7 +297,11 @@ def _points(table: FileTable, gpus: int | None) -> dict[int, MeasuredPoint]:
     times = {key: _time(table, key, units) for key, units in TIMES.items()}
     further = (*REQUESTS, SHARE, *GPUS, *DRAFTS, *ACCEPTANCES, *(LISTED if table.kind == RESULTS else ()))
     optional = [name for name in further if name in table.names]
-    cells = table.read([*names.values(), *filter(None, senders), *times.values(), *optional]).astype(object)
+    wanted = [*names.values(), *filter(None, senders), *times.values(), *optional]
+    for name in wanted:
+        if table.names.count(name) > 1:
+            raise SpecsimError(f"{table.file}: {table.where}column {name!r} is there twice")
+    cells = table.read(wanted).astype(object)
     found = table.found
     isl, osl = (tokens(cells[name], found, LEAST[key]).tolist() for key, name in names.items())
     units = {name: TIMES[key][name] for key, name in times.items()}

@@ -51,7 +51,7 @@ class BenchLoad(NamedTuple):
         """Return the prompt and the output tokens of each request."""
         if self.listed:
             isl, osl = np.array(self.listed).T
-            return isl, np.maximum(osl, 2)
+            return isl, osl
         if self.shortest_share == 1:
             return np.full(self.requests, self.isl), np.full(self.requests, self.osl)
         draw = np.random.default_rng(self[:4])
@@ -76,7 +76,7 @@ class BenchLoad(NamedTuple):
         levels = draw.permutation(self.requests) * LEVELS // self.requests
         each = zip(osl.tolist(), -np.diff(reached[levels], axis=1), strict=True)
         ends = (draw.choice(brought, most - 1, p=shares).cumsum() for most, shares in each)
-        return [int(np.searchsorted(end, len(end))) + 1 for end in ends]
+        return [int(np.searchsorted(end, len(end))) + (len(end) > 0) for end in ends]
 
     @property
     def sent(self) -> str:
@@ -175,7 +175,8 @@ class Loop:
         columns = np.array([alone, np.ones_like(alone), self.shapes.requests])
         ends = np.concatenate([np.zeros((3, 1)), np.cumsum(columns, axis=1)], axis=1)
         ttft = ends[:, self.first + 1] - ends[:, self.sent]
-        tpot = (ends[:, self.last + 1] - ends[:, self.first + 1]) / self.decoded
+        several = self.decoded > 0
+        tpot = (ends[:, self.last + 1] - ends[:, self.first + 1])[:, several] / self.decoded[several]
         ttft[0] -= self.late_s
         return Cost(*ttft.mean(axis=1).tolist()), Cost(*tpot.mean(axis=1).tolist())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from math import isfinite, nan
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -84,7 +85,7 @@ def tokens(column: Series[Any], found: Findings, least: int = 1) -> Ints:
     whole, inside = values % 1 == 0, (least <= values) & (values <= MAX_TOKENS)
     found.add_cells(column[~whole], lambda cell: not_a_number(cell, "a whole number"))
     bounds = f"is not in {least}..{MAX_TOKENS}"
-    found.add_cells(column[whole & ~inside], lambda cell: f"{shown(int(number(cell) or 0))} {bounds}")
+    found.add_cells(column[whole & ~inside], lambda cell: f"{shown(_whole(cell) or int(number(cell) or 0))} {bounds}")
     for cell in column[whole].tolist():
         if isinstance(cell, float) or (isinstance(cell, str) and not {".", "e", "E"}.isdisjoint(cell)):
             found.note(f"{column.name} are whole numbers written like {shown(cell)}")
@@ -181,7 +182,7 @@ def adaserve_prompts(cells: Cells, length: Ints, code: Ints) -> tuple[Ints, str 
 Unit = Literal["s", "ms", "us", "ns"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
 PER_S: dict[Unit, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-STAMP = re.compile(r"\s*\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d{1,9})? ?(Z|[+-]\d\d(?::?\d\d)?)?\s*", re.ASCII)
+STAMP = re.compile(r"\s*\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)? ?(Z|[+-]\d\d(?::?\d\d)?)?\s*", re.ASCII)
 SINCE_1970_S = 1e9
 """Seconds since 1970, in September 2001."""
 CHAT, PARENT = "chat_id", "parent_chat_id"
@@ -238,8 +239,9 @@ def read_clock(column: Series[Any], found: Findings, unit: Unit) -> Clock:
         column[stamps.notna() & (zoned != zoned[first])],
         lambda cell: f"{shown(cell)} has {other}, unlike rows before it",
     )
-    since = (stamps - stamps.min()).fillna(pd.Timedelta(0)).to_numpy("timedelta64[ns]")
-    return Clock(since.astype(np.float64) / PER_S["ns"], None)
+    times = stamps.fillna(stamps.min()).dt.tz_localize(None).to_numpy()
+    # Without a sign, as two times may be further apart than int64 counts.
+    return Clock((times - times.min()).view(np.uint64) / PER_S[stamps.dt.unit], None)
 
 
 def _stamps(column: Series[Any]) -> tuple[Series[Any], NDArray[np.bool_]]:
@@ -248,7 +250,8 @@ def _stamps(column: Series[Any]) -> tuple[Series[Any], NDArray[np.bool_]]:
 
     if column.dtype.kind == "M":
         return pd.to_datetime(column, utc=True), np.zeros(len(column), np.bool_)
-    matches = [STAMP.fullmatch(cell) if isinstance(cell, str) else None for cell in column]
+    written = str, datetime, np.datetime64
+    matches = [STAMP.fullmatch(str(cell)) if isinstance(cell, written) else None for cell in column]
     texts = [None if match is None else match[0].strip().replace(",", ".") for match in matches]
     stamps = pd.to_datetime(pd.Series(texts, column.index, object), utc=True, format="ISO8601", errors="coerce")
     return stamps, np.array([match is not None and match[1] is not None for match in matches], np.bool_)

@@ -330,7 +330,7 @@ def refuse_others(source: str, keys: Names) -> None:
 def _refuse_texts(table: FileTable, missing: list[str]) -> None:
     """Refuse a table whose prompts are texts or lists of tokens, where no column has their lengths."""
     for name in TEXTS if PROMPT in missing else ():
-        cells = table.read([name])[name] if name in table.names else ()
+        cells = table.read([name])[name] if table.names.count(name) == 1 else ()
         if any(isinstance(cell, Sized) and len(cell) and number(cell) is None for cell in cells):
             raise SpecsimError(
                 f"{table.file}: a dataset of texts, not of lengths ({name}): expected prompt_tokens and "

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from gzip import BadGzipFile, GzipFile
 from io import BytesIO, TextIOWrapper
-from itertools import accumulate, chain, islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,8 @@ SEPARATORS = {
     "\t": "cells separated by tabs",
     "|": "cells separated by bars",
 }
+CSV_ROW = rb'(?:[^"\r\n]++|(?<![^%b\r\n])"(?:[^"]++|"")*+"(?=[%b\r\n])|(?<=[^%b\r\n])")*+(?:\r\n?|\n)'
+"""A quote in front of a cell opens it, and a quote behind the cell closes it; any other is text."""
 Cells = Mapping[str, "Series[Any]"]
 """Columns by role; cells are text (CSV) or typed values (JSON, Parquet), the index numbers the rows for the user."""
 JsonRecord = dict[str, Any]
@@ -230,20 +233,19 @@ def _csv(raw: bytes, file: Path, known: frozenset[str], notes: list[str]) -> Fil
     names, told = headers[separator], SEPARATORS[separator]
     if not any(names):
         raise SpecsimError(f"{file}: line 1: no header of a CSV; expected names of columns")
-    found = Findings(file, "line", [told, *notes] if told else notes, lambda row: str(_begins(raw)[row - 1]))
+    found = Findings(file, "line", [told, *notes] if told else notes)
 
     def read(wanted: Sequence[str]) -> DataFrame:
         # pyarrow takes longer to import than any trace takes to read.
         import pyarrow as pa
         from pyarrow import csv
 
-        if raw.count(b'"') % 2:
-            raise SpecsimError(f"{file}: line {_begins(raw)[-1]}: not CSV, a quote is never closed")
+        lines, blank = _rows(raw, separator, file)
         left_out = list[int]()
 
         def leave_out(row: csv.InvalidRow) -> str:
-            left_out.append(row.number)
-            found.add(row.number, f"{row.actual_columns} cells where the header has {row.expected_columns}")
+            left_out.append(row.number - 1)
+            found.add(lines[row.number - 1], f"{row.actual_columns} cells where the header has {row.expected_columns}")
             return "skip"
 
         columns = {f"f{names.index(name)}": pa.string() for name in wanted}
@@ -254,17 +256,30 @@ def _csv(raw: bytes, file: Path, known: frozenset[str], notes: list[str]) -> Fil
             csv.ParseOptions(invalid_row_handler=leave_out, **as_rows),
             csv.ConvertOptions(include_columns=list(columns), column_types=columns),
         )
-        numbers = np.setdiff1d(np.arange(1, table.num_rows + len(left_out) + 1), left_out)
-        frame: DataFrame = table.to_pandas().astype(object).set_axis(wanted, axis=1).set_axis(numbers)
-        return frame.iloc[1:]
+        for line in blank:
+            found.add(line, f"a blank line where the header has {len(names)} cells")
+        frame: DataFrame = table.to_pandas().astype(object).set_axis(wanted, axis=1)
+        return frame.set_axis(np.delete(lines, left_out)).iloc[1:].drop(index=blank)
 
     return FileTable(file, "CSV", tuple(names), read, found, where="line 1: ", keys=tuple(names))
 
 
-def _begins(raw: bytes) -> list[int]:
-    """Return the lines, from 1, on which rows of a CSV begin; a cell in quotes may hold lines."""
-    quotes = accumulate((each.count(b'"') for each in raw.splitlines()), initial=0)
-    return [line for line, before in enumerate(quotes, start=1) if before % 2 == 0]
+def _rows(raw: bytes, separator: str, file: Path) -> tuple[Sequence[int], list[int]]:
+    """Return the lines, from 1, on which rows of a CSV begin, and which of these are blank; a cell may hold lines."""
+    if b'"' not in raw:
+        texts = raw.splitlines()
+        return range(1, len(texts) + 1), [line for line, text in enumerate(texts, start=1) if not text]
+    pattern = re.compile(CSV_ROW % ((separator.encode(),) * 3))
+    begins, blank, line, end = list[int](), list[int](), 1, 0
+    while end < len(raw):
+        row = pattern.match(raw, end)
+        if row is None:
+            raise SpecsimError(f"{file}: line {line}: not CSV, a quote is not closed at the end of its cell")
+        begins.append(line)
+        texts = row[0].splitlines()
+        blank += [] if texts[0] else [line]
+        line, end = line + len(texts), row.end()
+    return begins, blank
 
 
 def _header(raw: bytes, separator: str) -> list[str]:

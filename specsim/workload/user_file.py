@@ -317,4 +317,4 @@ def _cells(column: Any) -> Series[Any]:
     values = np.asarray(column)
     if values.dtype.kind == "m":
         values = np.datetime64(0, "ns") + values
-    return Series(values) if values.dtype.kind in "Miuf" else Series(values.tolist(), dtype=object)
+    return Series(values) if values.ndim == 1 and values.dtype.kind in "Miuf" else Series(values.tolist(), dtype=object)
