@@ -1,10 +1,10 @@
-"""Tables from files: pyarrow reads CSV and Parquet, json JSON; a mistake is named by its line, row or entry."""
+"""Tables from files: csv reads CSV, json JSON, and pyarrow Parquet; a mistake is named by its line, row or entry."""
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
-import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +13,6 @@ from io import BytesIO, TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import MOST_FILE_BYTES, check_file, check_rows, size
@@ -26,7 +24,7 @@ TOLD = 5
 MOST_RATIO, FREE_BYTES = 100, 64 << 20
 """The most that a gzip of over `FREE_BYTES` may unpack to, in times its size; traces pack 3 to 30 times."""
 STEP_BYTES = 1 << 20
-MOST_BLOCK = 2**31 - 1
+csv.field_size_limit(1 << 24)  # Prompts may stand beside their lengths.
 SPANS = ("resourceSpans", "scopeSpans", "spans")
 ATTRIBUTES, USAGE = "attributes", "gen_ai.usage."
 HEAD = 64
@@ -50,8 +48,6 @@ SEPARATORS = {
     "\t": "cells separated by tabs",
     "|": "cells separated by bars",
 }
-CSV_ROW = rb'(?:[^"\r\n]++|(?<![^%b\r\n])"(?:[^"]++|"")*+"(?=[%b\r\n])|(?<=[^%b\r\n])")*+(?:\r\n?|\n)'
-"""A quote in front of a cell opens it, and a quote behind the cell closes it; any other is text."""
 Cells = Mapping[str, "Series[Any]"]
 """Columns by role; cells are text (CSV) or typed values (JSON, Parquet), the index numbers the rows for the user."""
 JsonRecord = dict[str, Any]
@@ -149,7 +145,7 @@ def open_table(file: Path, known: frozenset[str]) -> FileTable:
         return open_parquet(raw, file)
     raw, notes = utf8(raw)
     opened = _json if raw[:4096].lstrip()[:1] in (b"{", b"[") else _csv
-    return opened(raw.rstrip(b"\r\n") + b"\n", file, known, notes)
+    return opened(raw.rstrip(b"\r\n"), file, known, notes)
 
 
 def content(file: Path, what: str = "file") -> bytes:
@@ -221,78 +217,48 @@ def utf8(raw: bytes) -> tuple[bytes, list[str]]:
     return (raw, []) if not name and "\ufffd" not in text else (text.encode(), [name] if name else [])
 
 
-def lines(raw: bytes) -> TextIOWrapper:
+def lines(raw: bytes, newline: str = "\n") -> TextIOWrapper:
     """Return UTF-8 as a stream of lines."""
-    return TextIOWrapper(BytesIO(raw), encoding="utf-8", newline="\n")
+    return TextIOWrapper(BytesIO(raw), encoding="utf-8", newline=newline)
 
 
 def _csv(raw: bytes, file: Path, known: frozenset[str], notes: list[str]) -> FileTable:
     """Return the table of a CSV; the separator is the one that yields most `known` names in the header."""
-    headers = {each: _header(raw, each) for each in SEPARATORS}
+    header = lines(raw, "").readline()
+    headers = {each: _split(header, each) for each in SEPARATORS}
     separator = max(headers, key=lambda each: (len(known.intersection(headers[each])), len(headers[each])))
     names, told = headers[separator], SEPARATORS[separator]
-    if not any(names):
+    if not names:
         raise SpecsimError(f"{file}: line 1: no header of a CSV; expected names of columns")
     found = Findings(file, "line", [told, *notes] if told else notes)
 
     def read(wanted: Sequence[str]) -> DataFrame:
-        # pyarrow takes longer to import than any trace takes to read.
-        import pyarrow as pa
-        from pyarrow import csv
+        from pandas import DataFrame
 
-        lines, blank = _rows(raw, separator, file)
-        left_out = list[int]()
-
-        def leave_out(row: csv.InvalidRow) -> str:
-            left_out.append(row.number - 1)
-            found.add(lines[row.number - 1], f"{row.actual_columns} cells where the header has {row.expected_columns}")
-            return "skip"
-
-        columns = {f"f{names.index(name)}": pa.string() for name in wanted}
-        as_rows = {"delimiter": separator, "newlines_in_values": True, "ignore_empty_lines": False}
-        table = csv.read_csv(
-            BytesIO(raw),
-            csv.ReadOptions(use_threads=False, block_size=min(len(raw), MOST_BLOCK), autogenerate_column_names=True),
-            csv.ParseOptions(invalid_row_handler=leave_out, **as_rows),
-            csv.ConvertOptions(include_columns=list(columns), column_types=columns),
-        )
-        for line in blank:
-            found.add(line, f"a blank line where the header has {len(names)} cells")
-        frame: DataFrame = table.to_pandas().astype(object).set_axis(wanted, axis=1)
-        return frame.set_axis(np.delete(lines, left_out)).iloc[1:].drop(index=blank)
+        places, line = [names.index(name) for name in wanted], 1
+        rows: dict[int, list[str]] = {}
+        reader = csv.reader(lines(raw, ""), delimiter=separator, strict=True)
+        try:
+            for row in reader:
+                if len(row) == len(names):
+                    rows[line] = [row[place] for place in places]
+                else:
+                    has = f"where the header has {len(names)}"
+                    found.add(line, f"{len(row)} cells {has}" if row else f"a blank line {has} cells")
+                line = reader.line_num + 1
+        except csv.Error as error:
+            raise SpecsimError(f"{file}: line {line}: not CSV ({error})") from None
+        return DataFrame(list(rows.values()), list(rows), list(wanted), object).iloc[1:]
 
     return FileTable(file, "CSV", tuple(names), read, found, where="line 1: ", keys=tuple(names))
 
 
-def _rows(raw: bytes, separator: str, file: Path) -> tuple[Sequence[int], list[int]]:
-    """Return the lines, from 1, on which rows of a CSV begin, and which of these are blank; a cell may hold lines."""
-    if b'"' not in raw:
-        texts = raw.splitlines()
-        return range(1, len(texts) + 1), [line for line, text in enumerate(texts, start=1) if not text]
-    pattern = re.compile(CSV_ROW % ((separator.encode(),) * 3))
-    begins, blank, line, end = list[int](), list[int](), 1, 0
-    while end < len(raw):
-        row = pattern.match(raw, end)
-        if row is None:
-            raise SpecsimError(f"{file}: line {line}: not CSV, a quote is not closed at the end of its cell")
-        begins.append(line)
-        texts = row[0].splitlines()
-        blank += [] if texts[0] else [line]
-        line, end = line + len(texts), row.end()
-    return begins, blank
-
-
-def _header(raw: bytes, separator: str) -> list[str]:
-    """Return the cells of the first line; none if it is no CSV with this separator."""
-    import pyarrow as pa
-    from pyarrow import csv
-
-    line = raw[:STEP_BYTES].splitlines(keepends=True)[0]
+def _split(line: str, separator: str) -> list[str]:
+    """Return the cells of a header line; none if it is no CSV with this separator."""
     try:
-        names = csv.read_csv(BytesIO(line), parse_options=csv.ParseOptions(delimiter=separator)).column_names
-    except pa.ArrowException:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=separator, strict=True), [])]
+    except csv.Error:
         return []
-    return [name.strip() for name in names]
 
 
 def _json(raw: bytes, file: Path, known: frozenset[str], notes: list[str]) -> FileTable:
