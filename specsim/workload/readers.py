@@ -233,22 +233,22 @@ def _csv(raw: bytes, file: Path, known: frozenset[str], notes: list[str]) -> Fil
     found = Findings(file, "line", [told, *notes] if told else notes)
 
     def read(wanted: Sequence[str]) -> DataFrame:
-        from pandas import DataFrame
-
-        places, line = [names.index(name) for name in wanted], 1
-        rows: dict[int, list[str]] = {}
+        cells, numbers, line = {name: list[str]() for name in wanted}, list[int](), 1
+        columns = [(names.index(name), column) for name, column in cells.items()]
         reader = csv.reader(lines(raw, ""), delimiter=separator, strict=True)
         try:
             for row in reader:
                 if len(row) == len(names):
-                    rows[line] = [row[place] for place in places]
+                    numbers.append(line)
+                    for place, column in columns:
+                        column.append(row[place])
                 else:
                     has = f"where the header has {len(names)}"
                     found.add(line, f"{len(row)} cells {has}" if row else f"a blank line {has} cells")
                 line = reader.line_num + 1
         except csv.Error as error:
             raise SpecsimError(f"{file}: line {line}: not CSV ({error})") from None
-        return DataFrame(list(rows.values()), list(rows), list(wanted), object).iloc[1:]
+        return frame(cells, numbers).iloc[1:]
 
     return FileTable(file, "CSV", tuple(names), read, found, where="line 1: ", keys=tuple(names))
 
