@@ -1,7 +1,5 @@
 """AdaServe's defaults against a grid around them, over the composed profiles.
 
-python -m studies.adaserve_defaults --out results/runs/defaults
-
 Prints the table of docs/adaserve.md, a row a profile and trace: for each load the default's attainment in %, and how
 much the best of the grid gains. The grid changes one default at a time. Its best is chosen on some seeds and compared
 with the default on others, paired. Loads are multiples of a profile's capacity: the highest rate at which the default
@@ -10,19 +8,19 @@ keeps nine tenths of what it attains on an idle server. An interrupted study con
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import t
 
 from profiler.text import table
 from specsim import find, sweep
+from specsim.commands.parser import Parser, run
 from specsim.core.request import Floats
 from specsim.errors import say
+from studies.report import half_width
 from tools.public.recipes import RECIPES
 
 TRACES = ("azure_conv", "azure_code")
@@ -52,17 +50,22 @@ IDLE_RPS, KEPT_SHARE = 0.02, 0.9
 """A rate at which requests hardly meet, and the share of its attainment that a capacity keeps."""
 
 
-def main() -> None:
+def main() -> int:
     """Run the study and print its table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("results/runs/defaults"))
-    parser.add_argument("--jobs", type=int, default=1)
-    arguments = parser.parse_args()
+    parser = Parser(prog="python -m studies.adaserve_defaults", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("results/runs/defaults"), help="folder of the runs")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at once")
+    options = parser.parse_args()
+    return run(lambda: _command(options.out, options.jobs))
+
+
+def _command(out: Path, jobs: int) -> int:
     say(*table(HEAD, ()).splitlines())
     for trace in TRACES:
         for profile in PROFILES:
-            cells = loads(profile, trace, arguments.out / profile / trace, arguments.jobs)
+            cells = loads(profile, trace, out / profile / trace, jobs)
             say(f"| {' | '.join((f'`{profile}`', trace, *cells))} |", flush=True)
+    return 0
 
 
 def loads(profile: str, trace: str, out: Path, jobs: int) -> Iterator[str]:
@@ -76,7 +79,7 @@ def loads(profile: str, trace: str, out: Path, jobs: int) -> Iterator[str]:
         folder = out / ("_".join(f"{key}={value}" for key, value in change.items()) or "default")
         settings: dict[str, Any] = {f"scheduler.{key}": value for key, value in change.items()}
         runs = sweep({"rps": rates, "seed": seeds}, out=folder, keep="summary", **how, **common, **settings)
-        shares = [run.metrics["specsim"]["slo_attainment"] for run in runs]
+        shares = [each.metrics["specsim"]["slo_attainment"] for each in runs]
         return 100 * np.array(shares, dtype=np.float64).reshape(len(rates), len(seeds))
 
     idle = attained({}, [IDLE_RPS], CHOOSING).mean() / 100
@@ -89,10 +92,9 @@ def loads(profile: str, trace: str, out: Path, jobs: int) -> Iterator[str]:
     for place, rate in enumerate(rates):
         best = changes[int(np.argmax(chosen[:, place]))]
         gains = attained(best, [rate], JUDGING)[0] - default[place]
-        half = t.ppf(0.975, len(gains) - 1) * gains.std(ddof=1) / np.sqrt(len(gains))
         ((key, value),) = best.items()
-        yield f"{default[place].mean():.1f} {gains.mean():+.1f} ± {half:.1f} ({SHORT[key]} {value})"
+        yield f"{default[place].mean():.1f} {gains.mean():+.1f} ± {half_width(gains):.1f} ({SHORT[key]} {value})"
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -17,10 +17,8 @@ no length is outside the range that its cell has in the real trace.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
-import logging
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -28,10 +26,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
+from specsim.commands.parser import Parser, run
+from specsim.errors import SpecsimError, say
 from specsim.files.staging import in_one_step
-from specsim.files.yaml_file import shipped
+from specsim.files.yaml_file import read_yaml, shipped
 from specsim.workload.load import trace_recipe
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
 from tools.describe import QUANTILES, TraceShape, describe
@@ -131,7 +130,7 @@ def surrogate_of(real: Trace) -> Trace:
     drawn = [_surrogate(real, cells, np.random.default_rng((SEED, draw))) for draw in range(DRAWS)]
     new = [surrogate for surrogate in drawn if not carried(real, surrogate, 0.001)]
     if not new:
-        raise SystemExit(f"{real.source.name}: every draw carries a row over; choose another SEED")
+        raise SpecsimError(f"{real.source.name}: every draw carries a row over; choose another SEED")
     return min(new, key=lambda surrogate: worst(shape, describe(surrogate)))
 
 
@@ -186,8 +185,7 @@ def write(file: Path, content: bytes) -> None:
 
 def entry(name: str, **changes: Any) -> dict[str, Any]:
     """Return the shipped YAML of a trace with some keys changed."""
-    values = yaml.safe_load((shipped("conf") / "trace" / f"{name}.yaml").read_text())
-    return {**values, "surrogate": False, **changes}
+    return {**read_yaml(shipped("conf") / "trace" / f"{name}.yaml"), "surrogate": False, **changes}
 
 
 def compared(real: TraceShape, surrogate: TraceShape) -> Iterator[tuple[str, float, float]]:
@@ -218,30 +216,34 @@ def table(pairs: dict[str, tuple[Trace, Trace]]) -> str:
     return "\n".join(text)
 
 
-def main() -> None:
+def main() -> int:
     """Write surrogates, toys, ``real_statistics.json`` and ``surrogates.md``."""
-    parser = argparse.ArgumentParser(description="Fit the shipped surrogates and cut the toys")
-    parser.add_argument("--data", required=True, help="folder that holds the real files, at any depth")
+    parser = Parser(prog="python tools/fit_surrogates.py", description="Fit the shipped surrogates and cut the toys")
+    parser.add_argument("--data", type=Path, required=True, help="folder that holds the real files, at any depth")
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "traces", help="where to write")
-    chosen = parser.parse_args()
-    os.environ["SPECSIM_DATA"] = str(Path(chosen.data).resolve())
+    options = parser.parse_args()
+    return run(lambda: _command(options.data, options.out))
+
+
+def _command(data: Path, out: Path) -> int:
+    os.environ["SPECSIM_DATA"] = str(data.resolve())
     pairs: dict[str, tuple[Trace, Trace]] = {}
     for name in SURROGATES:
         real = trace_recipe(entry(name)).trace(seed=0)
         pairs[name] = (real, surrogate_of(real))
-        write_csv(chosen.out / f"{name}_surrogate.csv.gz", pairs[name][1])
+        write_csv(out / f"{name}_surrogate.csv.gz", pairs[name][1])
     for name in TOYS:
-        write_csv(chosen.out / f"{name}_toy.csv.gz", trace_recipe(entry(name)).trace(seed=0, requests=TOY_ROWS))
+        write_csv(out / f"{name}_toy.csv.gz", trace_recipe(entry(name)).trace(seed=0, requests=TOY_ROWS))
     for name in FIGURES:
         for point in [place["point"] for place in entry(name)["points"]]:
             toy = trace_recipe(entry(name, point=point)).trace(seed=0, requests=TOY_ROWS)
-            write_csv(chosen.out / entry(name)["ships"].format(point=float(point)), toy)
+            write_csv(out / entry(name)["ships"].format(point=float(point)), toy)
     figures = {name: asdict(describe(real)) for name, (real, _) in pairs.items()}
-    write(chosen.out / "real_statistics.json", (json.dumps(figures, indent=1) + "\n").encode())
-    write(chosen.out / "surrogates.md", table(pairs).encode())
-    logging.getLogger(__name__).info("written to %s", chosen.out)
+    write(out / "real_statistics.json", (json.dumps(figures, indent=1) + "\n").encode())
+    write(out / "surrogates.md", table(pairs).encode())
+    say(f"written to {out}")
+    return 0
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    main()
+    raise SystemExit(main())

@@ -32,6 +32,9 @@ class Errors(NamedTuple):
         sizes = np.abs(errors)
         return cls(float(np.median(sizes)), float(np.quantile(sizes, 0.9)), float(np.mean(errors)))
 
+    def __str__(self) -> str:
+        return f"{100 * self.median:.1f} / {100 * self.p90:.1f} / {100 * self.mean:+.1f}"
+
 
 class Group(NamedTuple):
     """Some points, and how far their TPOT, E2E latency and TTFT are off."""
@@ -297,10 +300,7 @@ def source(
 ) -> str:
     """Return where the numbers are from, in a line without dates; the fit `began` with the engine of this name."""
     more = f" and {len(files) - 1} more files" if len(files) > 1 else ""
-    errors = ", ".join(
-        f"{name} {100 * each.median:.1f} / {100 * each.p90:.1f} / {100 * each.mean:+.1f}"
-        for name, each in (("TPOT", all_points.tpot), ("E2E", all_points.e2e), ("TTFT", all_points.ttft))
-    )
+    errors = f"TPOT {all_points.tpot}, E2E {all_points.e2e}, TTFT {all_points.ttft}"
     speculating = sum(each.load.drafts > 0 for each in points)
     drafted = f", {speculating} of them with drafts of {drafter}" if speculating else ""
     return (

@@ -17,7 +17,7 @@ from specsim.errors import SpecsimError, say
 from specsim.files.checked_mapping import expanded
 
 if TYPE_CHECKING:
-    from specsim.calibration.fit import Errors, Fit, Group
+    from specsim.calibration.fit import Fit, Group
     from specsim.calibration.reading import Held, MeasuredPoint
     from specsim.config.groups import Choices
     from specsim.latency.engine import Engine
@@ -165,10 +165,8 @@ def _notes(engine: Engine, host_share: float, all_points: Group, given: int, wro
 
 
 def _row(group: Group) -> list[str]:
-    def cells(errors: Errors) -> list[str]:
-        return [f"{100 * errors.median:.1f}", f"{100 * errors.p90:.1f}", f"{100 * errors.mean:+.1f}"]
-
-    return [group.name, f"{group.points}", *cells(group.tpot), *cells(group.e2e), *cells(group.ttft)]
+    cells = (cell for each in (group.tpot, group.e2e, group.ttft) for cell in str(each).split(" / "))
+    return [group.name, f"{group.points}", *cells]
 
 
 def _draw(held: Sequence[Held], file: Path) -> None:

@@ -11,6 +11,7 @@ from specsim.core.request import Floats
 from specsim.errors import say
 from studies.claims import settings as frozen
 from studies.claims.measures import LASTING, MEASURES, THINKING, attainment, fixed, late_steps, mean_e2el_s
+from studies.report import half_width
 
 VLLM = ("vllm", "vllm_spec")
 ENGINES = ("profiled", "vllm_0_6", "vllm_0_15")
@@ -18,7 +19,7 @@ ENGINES = ("profiled", "vllm_0_6", "vllm_0_15")
 
 def interval(difference: Floats) -> str:
     """Return the mean of a paired difference (seeds,) and its 95% interval."""
-    half = frozen.STUDENT_T * difference.std(ddof=1) / np.sqrt(len(difference))
+    half = half_width(difference)
     return f"{difference.mean():+.2f} ({difference.mean() - half:+.2f} to {difference.mean() + half:+.2f})"
 
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 from typing import Any
 
 SEEDS = (0, 1, 2, 3, 4)
-STUDENT_T = 2.776
-"""97.5% point of Student's t with four degrees of freedom."""
 
 V0: dict[str, Any] = {"engine__batching": "prompts_first", "engine__lookahead": False}
 V0 |= {"engine__max_num_seqs": 512, "engine__max_num_batched_tokens": 8192}

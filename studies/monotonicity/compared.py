@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from specsim.core.request import Floats
+from specsim.metrics.seeds import LEVEL
 from studies.monotonicity.study import BETTER, KNOBS
+from studies.report import half_width, students_t
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-LEVEL = 0.95
 LEAST = 0.01
 """The least harm that is told: a share of the weaker level's mean, or of all requests for attainment."""
 GROUP = ("knob", "scheduler", "rps")
@@ -55,16 +56,16 @@ def _pair(weak: Floats, strong: Floats, measure: str) -> dict[str, float]:
     """Compare two levels, (seeds,) each."""
     from scipy.stats import t
 
-    before, degrees = float(weak.mean()), len(weak) - 1
+    before = float(weak.mean())
     harm = -BETTER[measure] * (strong - weak) / before
-    mean, error = float(harm.mean()), float(harm.std(ddof=1)) / len(harm) ** 0.5
+    mean, half = float(harm.mean()), float(half_width(harm))
     least = LEAST / before if measure == "slo_attainment" else LEAST
     return {
         "before": before,
         "after": float(strong.mean()),
         "harm": mean,
-        "half_width": float(t.ppf((1 + LEVEL) / 2, degrees)) * error,
-        "p": 2 * float(t.sf(abs(mean) / error, degrees)) if error else float(mean == 0),
+        "half_width": half,
+        "p": 2 * float(t.sf(students_t(len(harm)) * abs(mean) / half, len(harm) - 1)) if half else float(mean == 0),
         "single": float(np.mean(harm >= least)),
         "least": least,
     }

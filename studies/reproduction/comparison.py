@@ -37,16 +37,13 @@ EXPERIMENT, QUICK, CODE = "specsim_experiment", "specsim_quick", "specsim_code"
 
 
 class ComparedFigure(NamedTuple):
-    """A figure with its rows (`COLUMNS`), whether they are of the short form, and the checksum of the code that ran.
-
-    The checksum is empty where a file of an older version does not tell it.
-    """
+    """A figure with its rows (`COLUMNS`), whether they are of the short form, and the checksum of the code that ran."""
 
     experiment: PaperExperiment
     figure: Figure
     rows: DataFrame
     quick: bool
-    code: str = ""
+    code: str
 
     @property
     def chosen(self) -> DataFrame:
@@ -155,7 +152,7 @@ def read_rows(experiment: PaperExperiment, figure: Figure, folder: Path) -> Comp
     if about[EXPERIMENT] != _made_of(experiment, figure):
         cure = f"`python -m studies.reproduction {experiment.name}` makes it anew"
         raise SpecsimError(f"{path}: {experiment.file} has changed since it was written; {cure}")
-    return ComparedFigure(experiment, figure, rows, about[QUICK] == "true", about.get(CODE, ""))
+    return ComparedFigure(experiment, figure, rows, about[QUICK] == "true", about[CODE])
 
 
 def _made_of(experiment: PaperExperiment, figure: Figure) -> str:

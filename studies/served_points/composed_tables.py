@@ -72,11 +72,11 @@ def _client_rows(rows: Any) -> Iterator[list[str]]:
         yield [kind, name, *_four(some)]
 
 
-def kinds_table(engines: bool = True) -> str:
+def kinds_table() -> str:
     """Return the errors of the unseen half by kind of model, and by engine."""
     rows = errors("unseen")
     named = [((kind, "all"), some) for kind, some in rows.groupby("kind")]
-    named += list(rows.groupby(["kind", "engine"])) if engines else []
+    named += list(rows.groupby(["kind", "engine"]))
     return table(KIND_HEAD, [[*key, *_four(some)] for key, some in sorted(named, key=lambda each: each[0])])
 
 
@@ -97,8 +97,7 @@ def farther() -> str:
 
 
 def _cell(values: Any) -> str:
-    found = Errors.of(values.tolist())
-    return f"{100 * found.median:.1f} / {100 * found.p90:.1f} / {100 * found.mean:+.1f}"
+    return str(Errors.of(values.tolist()))
 
 
 def _median(values: Any) -> float:

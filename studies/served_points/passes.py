@@ -1,4 +1,4 @@
-"""The tables of docs/fidelity.md about single passes of whole engines: splitwise-sim's and vidur's."""
+"""The tables of docs/served-points.md about single passes of whole engines: splitwise-sim's and vidur's."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from profiler.text import table
-from specsim.calibration.fit import Errors, Group
+from specsim.calibration.fit import Group
 from specsim.calibration.reading import Held
 from studies.served_points.sets import POINTS, SETS, ScoredSet, points_of
 from tools.public import sources
@@ -48,7 +48,8 @@ def errors_table(those: Sequence[ScoredSet]) -> str:
         named = [(f"`{name}`", held) for name, held in (each.others | {each.of.engine: each.shipped}).items()]
         named.append((f"`{each.of.engine}`, composed profile", each.composed))
         named.append(("calibrated, `--all`", each.calibrated))
-        rows += [[each.of.name, name, *_errors(Group.of("", held))] for name, held in named]
+        groups = ((name, Group.of("", held)) for name, held in named)
+        rows += [[each.of.name, name, group.tpot, group.e2e, group.ttft] for name, group in groups]
     return table(ERROR_HEAD, rows)
 
 
@@ -61,10 +62,3 @@ def means(those: Sequence[ScoredSet]) -> str:
         return f"{' / '.join(sizes)} ({name})"
 
     return ",\n".join(told(each.of.name, each.calibrated) for each in those)
-
-
-def _errors(group: Group) -> list[str]:
-    def cell(errors: Errors) -> str:
-        return f"{100 * errors.median:.1f} / {100 * errors.p90:.1f} / {100 * errors.mean:+.1f}"
-
-    return [cell(group.tpot), cell(group.e2e), cell(group.ttft)]

@@ -18,9 +18,9 @@ from studies.speedups.measured import STUDY, THROUGHPUT, TPOT
 from studies.speedups.running import FITTED
 from studies.speedups.scores import (
     Best,
-    RelativeErrors,
     Stop,
     best_lengths,
+    errors_of,
     open_loops,
     ratios,
     side,
@@ -75,17 +75,17 @@ def page(rows: DataFrame) -> str:
     open_errors = open_loops(rows)
     return TEMPLATE.read_text(encoding="utf-8").format(
         rows=len(scored),
-        **dict(zip(("median", "p90", "bias"), str(RelativeErrors.of(scored["error"])).split(" / "), strict=True)),
-        lookups=RelativeErrors.of(copies[lookups]["error"]),
-        copies=RelativeErrors.of(copies[~lookups]["error"]),
+        **dict(zip(("median", "p90", "bias"), str(errors_of(scored)).split(" / "), strict=True)),
+        lookups=errors_of(copies[lookups]),
+        copies=errors_of(copies[~lookups]),
         large=f"{(told & large).sum()} of the {large.sum()}",
         told=told.sum(),
-        others=RelativeErrors.of(scored[~told]["error"]),
-        later=RelativeErrors.of(scored[scored["version"] == "vLLM >=0.16"]["error"]),
+        others=errors_of(scored[~told]),
+        later=errors_of(scored[scored["version"] == "vLLM >=0.16"]),
         near_rows=near.sum(),
-        near=RelativeErrors.of(scored[near]["error"]),
-        far=RelativeErrors.of(scored[~near]["error"]),
-        plain_tpot=RelativeErrors.of(values(rows, TPOT, "without")["error"]),
+        near=errors_of(scored[near]),
+        far=errors_of(scored[~near]),
+        plain_tpot=errors_of(values(rows, TPOT, "without")),
         above=above,
         below=below,
         always=f"{above.rows} of {above.rows} and 0 of {below.rows}",
@@ -103,7 +103,7 @@ def page(rows: DataFrame) -> str:
         stops=table(("target, engine", "drafts", "data", "measured", "predicted"), _stops(stopped)),
         best=table(("target", "drafter", "data: k measured, predicted"), _best(best)),
         ratios=table(("data", "clients", "measured", "predicted", "error, %"), _ratios(ratios(rows))),
-        ratio_errors=RelativeErrors.of(ratios(rows)["error"]),
+        ratio_errors=errors_of(ratios(rows)),
         values=table(VALUES_HEAD, _values(rows)),
         open=table(
             ("requests/s", "metric", "with: measured", "predicted", "%", "without: measured", "predicted", "%"),
@@ -120,19 +120,19 @@ def page(rows: DataFrame) -> str:
 def _targets(rows: DataFrame) -> Iterable[Sequence[object]]:
     """Yield a row a target of the study: what was wanted, what is reached, and whether."""
     scored = speedups(rows)
-    errors = RelativeErrors.of(scored["error"])
+    errors = errors_of(scored)
     small = scored[scored["tree"] & scored["nodes"].isin((6, 21))]
     above, below = (side(scored, faster=faster) for faster in (True, False))
     best, stopped = list(best_lengths(rows)), list(stops(rows))
     near = sum(abs(each.measured - each.predicted) <= 1 for each in best)
-    tpot = RelativeErrors.of(values(rows, TPOT, "with")["error"])
+    tpot = errors_of(values(rows, TPOT, "with"))
     opened = open_loops(rows)
     served = opened[opened["quantity"] == THROUGHPUT][["error_with", "error_without"]].abs().to_numpy().max()
     within = sum(each.within for each in stopped)
     for name, wanted, reached, met in (
         ("median error of the speed-up", "4%", f"{100 * errors.median:.1f}%", errors.median <= 0.04),
         ("its 90th percentile", "12%", f"{100 * errors.p90:.1f}%", errors.p90 <= P90),
-        ("its bias", "2%", f"{100 * errors.bias:+.1f}%", abs(errors.bias) <= 0.02),
+        ("its bias", "2%", f"{100 * errors.mean:+.1f}%", abs(errors.mean) <= 0.02),
         ("side of 1, measured above 1.03", "95%", above, above.right >= 0.95 * above.rows),
         ("side of 1, measured below 0.97", "85%", below, below.right >= 0.85 * below.rows),
         ("best number of draft tokens within one", "90%", f"{near} of {len(best)}", near >= 0.9 * len(best)),
@@ -156,13 +156,13 @@ def _source(name: str) -> str:
 
 def _groups(scored: DataFrame) -> Iterable[Sequence[object]]:
     keys = ["source", "version", "target", "tree"]
-    grouped = [(names, RelativeErrors.of(those["error"]), those) for names, those in scored.groupby(keys)]
+    grouped = [(names, errors_of(those), those) for names, those in scored.groupby(keys)]
     for (source, version, target, tree), errors, those in sorted(grouped, key=lambda each: -each[1].median):
         worst = those["error"].iloc[int(those["error"].abs().to_numpy().argmax())]
         drafts = ", ".join(sorted({figures.NAMES.get(name, name.split("/")[-1]) for name in those["drafter"]}))
         kind = "trees" if tree else "chains"
         where = f"{_source(str(source))}, {version}"
-        yield where, target, f"{kind}: {drafts}", errors.rows, errors, f"{100 * worst:+.0f}"
+        yield where, target, f"{kind}: {drafts}", len(those), errors, f"{100 * worst:+.0f}"
 
 
 def _batches(scored: DataFrame) -> Iterable[Sequence[object]]:
@@ -171,7 +171,7 @@ def _batches(scored: DataFrame) -> Iterable[Sequence[object]]:
         those = scored[(scored["load"] > low) & (scored["load"] <= high)]
         if len(those):
             name = f"{low + 1}-{high}" if high < bounds[-1] else f"above {low}"
-            yield "1" if high == 1 else name, len(those), RelativeErrors.of(those["error"])
+            yield "1" if high == 1 else name, len(those), errors_of(those)
 
 
 def _worst(scored: DataFrame) -> Iterable[Sequence[object]]:
@@ -234,7 +234,7 @@ def _ratios(those: DataFrame) -> Iterable[Sequence[object]]:
     for dataset, here in those.groupby("dataset"):
         here = here.sort_values("load")
         cells = (", ".join(f"{value:.2f}" for value in here[column]) for column in ("measured", "predicted"))
-        yield dataset, ", ".join(f"{load:g}" for load in here["load"]), *cells, RelativeErrors.of(here["error"])
+        yield dataset, ", ".join(f"{load:g}" for load in here["load"]), *cells, errors_of(here)
 
 
 def _values(rows: DataFrame) -> Iterable[Sequence[object]]:
@@ -243,9 +243,8 @@ def _values(rows: DataFrame) -> Iterable[Sequence[object]]:
         sources = sorted({*both[0]["source"], *both[1]["source"]})
         for source in sources:
             cells: list[object] = []
-            for those in both:
-                errors = RelativeErrors.of(those[those["source"] == source]["error"])
-                cells += [errors.rows, errors] if errors.rows else ["0", "-"]
+            for those in (each[each["source"] == source] for each in both):
+                cells += [len(those), errors_of(those) if len(those) else "-"]
             yield f"{quantity}, {_source(str(source))}", *cells
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from specsim.calibration.fit import Errors
 from studies.speedups.measured import CLOSED, THROUGHPUT, TPOT
 from studies.speedups.running import FITTED, LINE, SCORED, SOLVED
 
@@ -16,24 +17,6 @@ if TYPE_CHECKING:
 SERIES = ["source", "version", "target", "drafter", "shape", "dataset", "kind", "quantity"]
 FASTER, SLOWER = 1.03, 0.97
 """Speed-ups between them have no side: runs of one server differ by as much."""
-
-
-class RelativeErrors(NamedTuple):
-    """Relative errors: how many, the median and the 90th percentile of their size, and their mean."""
-
-    rows: int
-    median: float
-    p90: float
-    bias: float
-
-    @classmethod
-    def of(cls, errors: Series[float]) -> RelativeErrors:
-        """Return the summary of errors."""
-        sizes = errors.abs()
-        return cls(len(errors), float(sizes.median()), float(sizes.quantile(0.9)), float(errors.mean()))
-
-    def __str__(self) -> str:
-        return f"{100 * self.median:.1f} / {100 * self.p90:.1f} / {100 * self.bias:+.1f}"
 
 
 class SideCount(NamedTuple):
@@ -68,6 +51,11 @@ class Best(NamedTuple):
     series: dict[str, object]
     measured: int
     predicted: int
+
+
+def errors_of(rows: DataFrame) -> Errors:
+    """Return the summary of the errors of rows."""
+    return Errors.of(rows["error"].tolist())
 
 
 def speedups(rows: DataFrame) -> DataFrame:

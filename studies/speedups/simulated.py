@@ -156,7 +156,7 @@ def _typed(value: Any) -> str:
 
 
 def ran(given: Mapping[str, Any]) -> Measures:
-    """Run settings and return their measures; of a closed loop while all clients are busy."""
+    """Run settings and return their measures; of a closed loop between its 2B-th request and the last that is sent."""
     return _ran(json.dumps(given))
 
 

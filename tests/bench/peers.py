@@ -51,9 +51,9 @@ def _has_dynamo() -> bool:
     return DYNAMO.is_file() and subprocess.run(asked, capture_output=True).returncode == 0
 
 
-def write_trace(file: Path, words: tuple[str, ...] = CONV[:2]) -> None:
+def write_trace(file: Path) -> None:
     """Write the requests of a run, a JSON object a line; nobody shares a block of the prefix cache."""
-    simulation, first = prepared(("scheduler=continuous", *words)), 0
+    simulation, first = prepared(("scheduler=continuous", *CONV[:2])), 0
     requests = simulation.requests
     columns = (requests.arrival_s, requests.prompt_tokens, simulation.ground_truth.output_tokens)
     with file.open("w") as lines:

@@ -9,6 +9,7 @@ import pytest
 from specsim.core.request import Floats
 from studies.claims import settings as frozen
 from studies.claims.measures import LASTING, MEASURES, THINKING, attainment, fixed, late_steps, mean_e2el_s
+from studies.report import half_width
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("empty_cache")]
 
@@ -18,8 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("empty_cache")]
 
 def surely_positive(difference: Floats) -> bool:
     """Return whether the 95% interval of the mean of a paired difference (seeds,) lies above 0."""
-    half_width = frozen.STUDENT_T * difference.std(ddof=1) / np.sqrt(len(difference))
-    return bool(difference.mean() > half_width)
+    return bool(difference.mean() > half_width(difference))
 
 
 # --- SmartSpec: a fixed k hurts past a load where k = 0 wins; SmartSpec is within 3% of the better of the two ---------

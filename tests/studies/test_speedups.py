@@ -95,7 +95,7 @@ def test_the_page_the_list_and_the_readme_are_those_of_the_kept_rows(monkeypatch
     scored = scores.speedups(table)
     said = f"Over {len(scored)} measured speed-ups"
     _, _, rest = " ".join(Path("README.md").read_text(encoding="utf-8").split()).partition(said)
-    assert f"a median of {100 * scores.RelativeErrors.of(scored['error']).median:.1f}%" in rest[:200]
+    assert f"a median of {100 * scores.errors_of(scored).median:.1f}%" in rest[:200]
     assert "docs/speedups.md#worst-rows" in rest[:300]
 
 
