@@ -204,7 +204,7 @@ def _listed(result: Mapping[str, Any]) -> tuple[tuple[tuple[int, int], ...], tup
     """
     lists = [result.get(name) for name in (*LENGTHS, STARTS)]
     isl, osl, starts = ([number(each) or 0 for each in cells] if isinstance(cells, list) else [] for cells in lists)
-    if not len(isl) == len(osl) == result.get("completed") or min(isl + osl) < 1:
+    if not len(isl) == len(osl) == result.get("completed") or min(isl + osl, default=0) < 1:
         return (), ()
     sent = np.argsort(starts, kind="stable").tolist() if len(starts) == len(isl) else range(len(isl))
     listed = tuple((int(isl[place]), int(osl[place])) for place in sent)

@@ -211,6 +211,7 @@ BAD_RESULTS = [
     ({"request_rate": 4.0}, "result 1: request_rate 4.0 and max_concurrency 1; expected one of them"),
     ({"request_rate": 4.0, "max_concurrency": None, "burstiness": 0.5}, "result 1: burstiness 0.5; expected 1"),
     ({"start_times": [0.5, None]}, "result 1: start_times: expected a number each"),
+    ({"completed": 0, "input_lens": [], "output_lens": []}, "result 1: completed 0; expected requests that were"),
     ({"spec_decode_acceptance_rate": 61.2}, "spec_decode_acceptance_rate, but no spec_decode_per_position"),
 ]
 
