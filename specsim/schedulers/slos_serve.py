@@ -77,25 +77,27 @@ class PlannedBatches(NamedTuple):
 def tiers_of(objective_s: Floats) -> tuple[Floats, Ints]:
     """Return the TPOT objective of each tier, ascending, (L,), and the tier of each request, (n,)."""
     tpot_s, tier = np.unique(objective_s, return_inverse=True)
-    tiers = np.linspace(0, len(tpot_s) - 1, min(len(tpot_s), MOST_TIERS)).astype(np.int64)
+    if len(tpot_s) <= MOST_TIERS:
+        return tpot_s, tier
+    tiers = np.linspace(0, len(tpot_s) - 1, MOST_TIERS).astype(np.int64)
     return tpot_s[tiers], np.searchsorted(tiers, tier, side="right") - 1
 
 
 def batches_of(
-    view: View, tpot_s: Floats, emitted: Floats, decode: PassShape, most_tokens: int, margin: float, soonest_s: float
+    view: View, tpot_s: Floats, emitted: Floats, decode: PassShape, sizes: Ints, margin: float, soonest_s: float
 ) -> PlannedBatches:
-    """Return the batches at whose length some tier needs a longer chain, that of `soonest_s` and that of `most_tokens`.
+    """Return the batches at whose length some tier needs a longer chain, that of `soonest_s` and the largest.
 
     Parameters
     ----------
     tpot_s : (L,) objective of each tier, inf for none.
     emitted : (k + 1,) expected tokens of a verification of a chain of 0, 1, ..., k tokens.
     decode : what a pass of all decodes reads, of one at least.
+    sizes : (SIZES,) at most, tokens of a pass that are priced, ascending.
     margin : factor on the estimated seconds. soonest_s : seconds until the first prompt is due, inf for none.
     """
     n, most, target, draft = decode.requests, len(emitted) - 1, view.cost_model.target, view.cost_model.draft
     context = decode.context_tokens / n
-    sizes = np.unique(np.geomspace(1, most_tokens, SIZES).astype(np.int64))
     shapes = PassShapes(0, sizes, sizes * (context / 2 + 1), np.minimum(sizes, n + 1), n, 0)
     verify_s = target.seconds_array(shapes)
     # The first draft pass feeds what the target is fed, if the drafter has a cache.
@@ -182,6 +184,7 @@ class SlosServe:
         if self.time_margin <= 0:
             raise ValueError(f"time_margin={self.time_margin!r} is not above 0")
         self._verified = np.zeros((2, self.num_speculative_tokens))
+        self._sizes = np.unique(np.geomspace(1, self.max_num_batched_tokens, SIZES).astype(np.int64))
 
     @property
     def drafts(self) -> bool:
@@ -225,8 +228,8 @@ class SlosServe:
         soonest_s = np.min(left_s, initial=np.inf, where=unread & (kept | new))
         counts = np.bincount(tier[kept & decodes], minlength=len(tpot_s))
         running, context = max(int(counts.sum()), 1), float((view.target_cached[ids] + view.pending(ids)).mean())
-        decode, limits = PassShape.decode(running * context, running), (self.max_num_batched_tokens, self.time_margin)
-        batches = batches_of(view, tpot_s, emitted, decode, *limits, soonest_s)
+        decode = PassShape.decode(running * context, running)
+        batches = batches_of(view, tpot_s, emitted, decode, self._sizes, self.time_margin, soonest_s)
         if new.any():
             self._decided[ids[new]] = True
             fresh = new & ~(np.isinf(objective_s) & np.isnan(due_s))

@@ -85,7 +85,8 @@ def test_batches_are_as_long_as_chains_allow():
     """
     _, view = ledger_and_view(requests([0.0], [5], [40]))
     view.cost_model = Hardware(Linear(0.0, 1e-3, 0.01), Linear(0.0, 0.0, 0.005))
-    known = view, np.array([0.03, 0.06]), np.array([1, 1.5, 1.75]), PassShape.decode(600, 6), 128
+    sizes = np.unique(np.geomspace(1, 128, 48).astype(np.int64))
+    known = view, np.array([0.03, 0.06]), np.array([1, 1.5, 1.75]), PassShape.decode(600, 6), sizes
     found = batches_of(*known, 1.0, np.inf)
     assert found.seconds == pytest.approx([0.03, 0.045, 0.0525, 0.06, 0.09, 0.105, 0.138])
     assert found.depth[:, :4].tolist() == [[0, 1, 2, 2], [0, 0, 0, 0]]
