@@ -187,6 +187,8 @@ def _point(place: int, result: Mapping[str, Any], found: Findings) -> dict[str, 
     # A request that failed is listed with 0 tokens.
     if not listed and any(len({*result[name]} - {0}) > 1 for name in LENGTHS if isinstance(result.get(name), list)):
         found.note(f"{found.file}: lengths vary; every request is taken to have their means")
+    if listed and not listed_s and result.get(RATE, inf) not in NO_PAUSE:
+        found.note(f"{found.file}: no {STARTS}; the times at which its requests are sent are drawn")
     cells: dict[str, object] = {key: result.get(key) for key in KEYS}
     for name, total in TOTALS.items():
         held = number(result.get(total))

@@ -186,6 +186,8 @@ def test_results_at_a_rate_are_open_loops_and_lengths_that_vary_and_failed_reque
     file.write_text(json.dumps(at_a_rate | {"completed": 2} | requests))
     assert read_points([file], 1).points[0].load[8:] == (((8, 6), (9, 7)), (0.0, 1.5))
     assert all(said in note for said, note in zip(("3 requests failed", "lengths vary"), read.notes, strict=True))
+    file.write_text(json.dumps(at_a_rate | {"completed": 2} | requests | {"start_times": None}))
+    assert ["no start_times" in note for note in read_points([file], 1).notes] == [True]
 
 
 BAD = [
