@@ -289,7 +289,7 @@ def fit_curve(acceptance_trace: RecordedTrace, category: str) -> Curve:
     along = min(along, most - between)
     spread = spread_of(agreement, between)
     inner = agreement * (1 - agreement) - between - along
-    within = max(float(np.var(calibrated(rows.confidence, rows.right))) - between - along, 1e-6)
+    within = max(calibrated_variance(rows.confidence, rows.right) - between - along, 1e-6)
     concentration = float(np.clip(inner / within - 1, 0.01, 1e6))
     tail = tail_of(acceptance_trace, rows, agreement, concentration, spread)
     stretch_spread = spread_of(agreement, along, spread)
@@ -307,17 +307,28 @@ def calibrated(confidence: Floats, right: Bools) -> Floats:
     return risen[which]
 
 
+def calibrated_variance(confidence: Floats, right: Bools) -> float:
+    """Return the variance of calibrated confidences, less what chance adds to it.
+
+    A rising curve has as many degrees of freedom as levels (Meyer & Woodroofe 2000).
+    """
+    sure = calibrated(confidence, right)
+    chance = (len(np.unique(sure)) - 1) / len(sure) * np.mean(sure * (1 - sure))
+    return float(np.var(sure) - chance)
+
+
 def between_texts(rows: OnPath) -> float:
-    """Return the variance between texts of the share right: the covariance of their halves, at least 0."""
-    halves = []
-    for text in range(int(rows.text.max()) + 1):
-        right = rows.right[rows.text == text]
-        if len(right) >= FEWEST_TOKENS:
-            middle = len(right) // 2
-            halves.append((right[:middle].mean(), right[middle:].mean()))
-    if len(halves) < 3:
+    """Return the variance between texts of the share right: the covariance of their halves, at least 0.
+
+    A text counts by its tokens, as in the covariance of two positions that `stretches_of` takes it from.
+    """
+    tokens = np.bincount(rows.text)
+    half = 2 * rows.text + (rows.position >= tokens[rows.text] // 2)
+    shares = (np.bincount(half, weights=rows.right) / np.maximum(np.bincount(half), 1)).reshape(-1, 2)
+    long = tokens >= FEWEST_TOKENS
+    if long.sum() < 3:
         return 0.0
-    return max(float(np.cov(np.array(halves).T)[0, 1]), 0.0)
+    return max(float(np.cov(shares[long].T, aweights=tokens[long])[0, 1]), 0.0)
 
 
 def stretches_of(rows: OnPath, between: float) -> tuple[int, float]:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 BINS = 10
 FEWEST_TOKENS = 16
 """The least tokens of a text whose share right is counted."""
-Z = 1.96
-"""Half widths of 95% intervals in standard errors."""
 
 
 class OnPath(NamedTuple):
@@ -187,6 +185,13 @@ def clustered_error(values: Ints, text: Ints) -> float:
     return float(np.sqrt((surplus**2).sum() * texts / (texts - 1)) / len(values))
 
 
+def half_width(values: Ints, text: Ints) -> float:
+    """Return half of the 95% interval of the mean of values (n,), Student's with as many texts less one; or NaN."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(len(np.unique(text)) - 1, 0.975)) * clustered_error(values, text)
+
+
 def shipped_recording(name: str) -> RecordedTrace:
     """Return the recording that ``acceptance=NAME`` reads.
 
@@ -222,7 +227,7 @@ def confidence_table(name: str) -> DataFrame:
     found = []
     for place in np.flatnonzero(bins.rows):
         inside = which == place
-        reach = Z * clustered_error(right[inside].astype(np.int64), text[inside])
+        reach = half_width(right[inside].astype(np.int64), text[inside])
         numbers = float(bins.confidence[place]), float(bins.accepted[place]), reach, int(bins.rows[place])
         found.append((name, float(acceptance_trace.about["temperature"]), *numbers))
     return DataFrame(found, columns=["pair", "temperature", "confidence", "accepted", "half_width", "proposals"])
@@ -242,8 +247,7 @@ def chain_table(name: str, longest: int = 8) -> DataFrame:
         rows = on_path(acceptance_trace, category)
         for draft_tokens in range(1, longest + 1):
             accepted, text = each_round(rows, draft_tokens)
-            reach = Z * clustered_error(accepted, text)
-            found.append((category, draft_tokens, float(accepted.mean()), reach, len(accepted)))
+            found.append((category, draft_tokens, accepted.mean(), half_width(accepted, text), len(accepted)))
     return DataFrame(found, columns=["category", "draft_tokens", "accepted_tokens", "half_width", "rounds"])
 
 
@@ -277,7 +281,8 @@ class ComparedCurve(NamedTuple):
     Attributes
     ----------
     total_variation : half the sum of |differences| of the two distributions over 0..depth.
-    mean, mean_drawn : accepted tokens. error : standard error of the recorded mean, over texts.
+    mean, mean_drawn : accepted tokens. error, half_width : standard error of the recorded mean, over texts, and half of
+        its 95% interval.
     """
 
     depth: int
@@ -285,6 +290,7 @@ class ComparedCurve(NamedTuple):
     total_variation: float
     mean: float
     error: float
+    half_width: float
     mean_drawn: float
 
 
@@ -358,6 +364,7 @@ def compare(acceptance_trace: RecordedTrace, acceptance: Acceptance, category: s
             both = ours[:, depth - 1], theirs[:, depth - 1]
             share, other = (np.bincount(each, minlength=depth + 1) / len(each) for each in both)
             mean, mean_drawn = (float(each.mean()) for each in both)
-            apart, error = float(np.abs(share - other).sum() / 2), clustered_error(both[0], recorded.text)
-            found.append(ComparedCurve(depth, width, apart, mean, error, mean_drawn))
+            apart = float(np.abs(share - other).sum() / 2)
+            error, half = (each(both[0], recorded.text) for each in (clustered_error, half_width))
+            found.append(ComparedCurve(depth, width, apart, mean, error, half, mean_drawn))
     return found

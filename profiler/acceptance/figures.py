@@ -110,7 +110,7 @@ def _lengths(axes: Axes, shapes: Sequence[ComparedCurve], width: int, colour: st
     axes.errorbar(
         depth + 0.15 * (width - 2),
         [each.mean for each in shapes],
-        yerr=[1.96 * each.error for each in shapes],
+        yerr=[each.half_width for each in shapes],
         color=colour,
         fmt="o",
         markersize=2.5,

@@ -63,7 +63,7 @@ OFFSETS: dict[str, Callable[[Samples], Floats]] = {
 FEW, SOME = 4, 16
 """The most tokens of a pass that have an offset, in a short list and in a long one: up to so many rows, libraries have
 kernels of their own."""
-TOLD = 3.0
+TOLD = 2.0
 """Standard errors by which an offset differs from 0 where it is told from it."""
 Error: TypeAlias = float | None
 
@@ -89,7 +89,8 @@ class ErrorStats:
 def solve(columns: Floats, samples: Samples) -> tuple[Floats, list[Error]]:
     """Non-negative weighted least squares: coefficients and standard errors, both one per column.
 
-    The errors are those of ordinary least squares on the columns whose coefficients are not zero. They leave out the
+    The errors are those of ordinary least squares on the columns whose coefficients are not zero, given that the
+    relative noise of all passes is alike: a pass of a rare kind has a larger weight, not less noise. They leave out the
     uncertainty of which columns these are, and of the side of the knee of each sample.
     """
     from scipy.optimize import nnls
@@ -99,10 +100,8 @@ def solve(columns: Floats, samples: Samples) -> tuple[Floats, list[Error]]:
     scale = np.maximum(np.linalg.norm(design, axis=0), 1e-300)
     coefficients = nnls(design / scale, wanted, maxiter=1000)[0] / scale
     free = np.flatnonzero(coefficients)
-    scaled = (design / scale)[:, free]
-    residual = wanted - design @ coefficients
-    variance = residual @ residual / max(len(wanted) - len(free), 1)
-    spread = np.sqrt(np.maximum(np.diag(np.linalg.pinv(scaled.T @ scaled)), 0.0) * variance) / scale[free]
+    noise = np.linalg.norm(1 - design @ coefficients / wanted) / np.sqrt(max(len(wanted) - len(free), 1))
+    spread = noise * np.linalg.norm(np.linalg.pinv((design / scale)[:, free]) * wanted, axis=1) / scale[free]
     errors: list[Error] = [None] * columns.shape[1]
     for column, error in zip(free, spread, strict=True):
         errors[column] = float(error)
