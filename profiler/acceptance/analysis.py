@@ -14,7 +14,6 @@ from profiler.acceptance.curves import (
     FEWEST_TOKENS,
     ComparedCurve,
     OnPath,
-    at_depth,
     by_confidence,
     calibration_error,
     clustered_error,
@@ -22,7 +21,7 @@ from profiler.acceptance.curves import (
     on_path,
     request_rates,
     rounds,
-    runs,
+    run_before,
     settling,
 )
 from profiler.acceptance.trace_file import RecordedTrace
@@ -57,9 +56,9 @@ def summary(acceptance_trace: RecordedTrace, category: str) -> dict[str, Any]:
     rows = on_path(acceptance_trace, category)
     rates, made, settled = request_rates(rows), rows.proposed, settling(rows, MARKS)
     sure, kept = rows.confidence[made], rows.right[made]
-    ended = runs(rows)
-    off = ~acceptance_trace.on_path & (acceptance_trace.category == acceptance_trace.categories.index(category))
-    off_sure = acceptance_trace.confidence[off, 0]
+    run = run_before(rows)
+    ended = run[~rows.right]
+    off_sure = acceptance_trace.confidence[acceptance_trace.rows_of(category, on_path=False), 0]
     overlap = acceptance_trace.overlap[rows.row]
     return {
         "texts": int(rows.text.max()) + 1,
@@ -73,9 +72,9 @@ def summary(acceptance_trace: RecordedTrace, category: str) -> dict[str, Any]:
         "mean_confidence": _mean(sure),
         "calibration_error": calibration_error(by_confidence(sure, kept)) if made.any() else None,
         "confidence_off_path": _mean(off_sure[off_sure > 0]),
-        "rows_off_path": int(off.sum()),
+        "rows_off_path": len(off_sure),
         "overlap": None if np.isnan(overlap).all() else float(np.nanmean(overlap)),
-        "agreement_by_depth": {str(d): _mean(rows.right[at_depth(rows, d)]) for d in SUCCESSIVE},
+        "agreement_by_depth": {str(d): _mean(rows.right[run >= d - 1]) for d in SUCCESSIVE},
         "mean_run": _mean(ended),
         "runs_of_8_or_more": _mean(ended >= 8),
         f"rounds_of_{ROUND}": rounds(rows, ROUND)._asdict(),

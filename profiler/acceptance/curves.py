@@ -59,9 +59,7 @@ def on_path(acceptance_trace: RecordedTrace, category: str) -> OnPath:
     """
     if category not in acceptance_trace.categories:
         raise SpecsimError(f"category {category!r} was not recorded{nearest(category, acceptance_trace.categories)}")
-    row = np.flatnonzero(
-        acceptance_trace.on_path & (acceptance_trace.category == acceptance_trace.categories.index(category))
-    )
+    row = acceptance_trace.rows_of(category, on_path=True)
     _, text = np.unique(acceptance_trace.sequence[row], return_inverse=True)
     confidence = acceptance_trace.confidence[row, 0]
     # Both are 0 without a match; for a match of a length that was never right only the confidence is 0.
@@ -85,26 +83,16 @@ def calibration_error(bins: ByConfidence) -> float:
     return float(np.nansum(bins.rows * gap) / bins.rows.sum())
 
 
-def at_depth(rows: OnPath, depth: int) -> Bools:
-    """Return which rows a chain reaches as its `depth`-th token: the `depth` - 1 rows before are right.
-
-    At depth 1 these are all rows, since a chain may start anywhere in a text.
-    """
-    return np.greater_equal(run_before(rows), depth - 1)
-
-
 def run_before(rows: OnPath) -> Ints:
-    """Return the length of the run of right tokens that ends just before each row, (n,)."""
+    """Return the length of the run of right tokens that ends just before each row, (n,).
+
+    A chain may start anywhere in a text: its d-th token is at the rows behind d - 1 right ones or more.
+    """
     index = np.arange(len(rows.right))
     begins = np.flatnonzero(np.diff(rows.text, prepend=-1))
     wrong = np.where(rows.right, 0, index + 1)
     last = np.maximum(np.concatenate(([0], np.maximum.accumulate(wrong)[:-1])), begins[rows.text])
     return np.asarray(index - last)
-
-
-def runs(rows: OnPath) -> Ints:
-    """Return the length of the run of right tokens before each wrong token, zeros included, (wrong tokens,)."""
-    return run_before(rows)[~rows.right]
 
 
 def request_rates(rows: OnPath) -> Floats:
@@ -153,26 +141,23 @@ def each_round(rows: OnPath, depth: int) -> tuple[Ints, Ints]:
     """Return the accepted tokens of each round of `rounds`, and its text, (rounds,) each."""
     found: list[int] = []
     texts: list[int] = []
-    for text in np.unique(rows.text):
-        right, start = rows.right[rows.text == text], 0
+    for text, right in enumerate(np.split(rows.right, np.cumsum(np.bincount(rows.text))[:-1])):
+        start = 0
         while start + depth <= len(right):
             wrong = np.flatnonzero(~right[start : start + depth])
             found.append(int(wrong[0]) if len(wrong) else depth)
-            texts.append(int(text))
+            texts.append(text)
             start += found[-1] + 1
     return np.array(found, dtype=np.int64), np.array(texts, dtype=np.int64)
 
 
 def settling(rows: OnPath, marks: Ints) -> Settling:
     """Return the distance of the shares right after `marks` tokens from those of whole texts."""
-    least, distances = 2 * int(marks[-1]), []
-    for text in range(int(rows.text.max()) + 1):
-        right = rows.right[rows.text == text]
-        if len(right) >= least:
-            rate = np.cumsum(right)[marks - 1] / marks
-            distances.append(np.abs(rate - right.mean()))
-    distance = np.mean(distances, axis=0) if distances else np.full(len(marks), np.nan)
-    return Settling(len(distances), least, distance)
+    least, tokens = 2 * int(marks[-1]), np.bincount(rows.text)
+    texts = [right for right in np.split(rows.right, np.cumsum(tokens)[:-1]) if len(right) >= least]
+    distances = [np.abs(np.cumsum(right)[marks - 1] / marks - right.mean()) for right in texts]
+    distance = np.mean(distances, axis=0) if texts else np.full(len(marks), np.nan)
+    return Settling(len(texts), least, distance)
 
 
 def clustered_error(values: Ints, text: Ints) -> float:
@@ -303,9 +288,7 @@ def recorded_walks(acceptance_trace: RecordedTrace, category: str) -> Walks:
     count = np.bincount(rows.text)[rows.text]
     first = rows.row[rows.position + MAX_DEPTH <= count]
     text = rows.text[rows.position + MAX_DEPTH <= count]
-    pool = np.flatnonzero(
-        ~acceptance_trace.on_path & (acceptance_trace.category == acceptance_trace.categories.index(category))
-    )
+    pool = acceptance_trace.rows_of(category, on_path=False)
     pool = pool if len(pool) else rows.row
     # Rows of the pool are put together, so that a walk can choose one by its offset.
     confidence = np.concatenate((acceptance_trace.confidence, acceptance_trace.confidence[pool]))

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.latency.forms import Form, Linear, Roofline
+from specsim.latency.forms import Form, Linear, Roofline, Table
 from specsim.pass_shape import PassShapes
 
 Floats = NDArray[np.float64]
@@ -72,7 +72,7 @@ Error: TypeAlias = float | None
 class FittedForm:
     """A form, and the standard error of each coefficient (None for one at zero; a list for offsets)."""
 
-    form: Linear | Roofline
+    form: Linear | Roofline | Table
     standard_errors: dict[str, Error | list[Error]]
     cost: float
 
@@ -214,7 +214,7 @@ def sides(form: Roofline, samples: Samples) -> tuple[NDArray[np.bool_], NDArray[
     return compute >= memory, form.beta_s * samples.pairs >= form.alpha_s * samples.context
 
 
-def cost(form: Linear | Roofline, samples: Samples) -> float:
+def cost(form: Form, samples: Samples) -> float:
     """Return the sum of squared weighted residuals."""
     residual = samples.predicted_by(form) - samples.seconds
     return float(np.sum((residual * samples.weights) ** 2))
@@ -230,17 +230,17 @@ def errors_by_kind(kinds: NDArray[np.str_], relative: Floats) -> dict[str, Error
     return stats
 
 
-def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values with lists instead of tuples, as YAML has them."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 def coefficients(fitted: FittedForm) -> dict[str, Any]:
     """Return a form's coefficients in the order in which their errors stand, as a profile's YAML has them."""
-    values = plain({name: getattr(fitted.form, name) for name in fitted.standard_errors})
-    if isinstance(fitted.form, Roofline):
-        values["tile_tokens"] = fitted.form.tile_tokens
-    return values
+    if isinstance(fitted.form, Table):
+        return _plain(asdict(fitted.form))
+    values = _plain({name: getattr(fitted.form, name) for name in fitted.standard_errors})
+    return values | ({"tile_tokens": fitted.form.tile_tokens} if isinstance(fitted.form, Roofline) else {})
 
 
 def fitted_keys(
@@ -249,7 +249,7 @@ def fitted_keys(
     """Return what a profile says of the forms of one model: coefficients, their errors, and the range behind them."""
     return {
         "forms": {name: coefficients(fitted) for name, fitted in fits.items()},
-        "standard_errors": {name: fitted.standard_errors for name, fitted in fits.items()},
+        "standard_errors": {name: fitted.standard_errors for name, fitted in fits.items() if fitted.standard_errors},
         "held_out_error": {
             name: {kind: asdict(error) for kind, error in by_kind.items()} for name, by_kind in errors.items()
         },
