@@ -202,19 +202,14 @@ def confidence_table(name: str) -> DataFrame:
 
     acceptance_trace = shipped_recording(name)
     every = [on_path(acceptance_trace, category) for category in acceptance_trace.categories]
-    made = np.concatenate([each.proposed for each in every])
-    confidence = np.concatenate([each.confidence for each in every])[made]
-    right = np.concatenate([each.right for each in every])[made]
     # Texts are numbered within their category.
-    text = np.concatenate([place + len(every) * each.text for place, each in enumerate(every)])[made]
-    bins = by_confidence(confidence, right)
-    which = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
-    found = []
-    for place in np.flatnonzero(bins.rows):
-        inside = which == place
-        reach = half_width(right[inside].astype(np.int64), text[inside])
-        numbers = float(bins.confidence[place]), float(bins.accepted[place]), reach, int(bins.rows[place])
-        found.append((name, float(acceptance_trace.about["temperature"]), *numbers))
+    each = [(of.confidence, of.right, place + len(every) * of.text, of.proposed) for place, of in enumerate(every)]
+    columns = map(np.concatenate, zip(*each, strict=True))
+    rows = DataFrame(dict(zip(("confidence", "right", "text", "made"), columns, strict=True))).query("made")
+    temperature, found = float(acceptance_trace.about["temperature"]), []
+    for _, some in rows.groupby(np.minimum((rows.confidence * BINS).astype(int), BINS - 1)):
+        reach = half_width(some.right.to_numpy(np.int64), some.text.to_numpy())
+        found.append((name, temperature, some.confidence.mean(), some.right.mean(), reach, len(some)))
     return DataFrame(found, columns=["pair", "temperature", "confidence", "accepted", "half_width", "proposals"])
 
 
