@@ -78,7 +78,7 @@ def summary(acceptance_trace: RecordedTrace, category: str) -> dict[str, Any]:
         "mean_run": _mean(ended),
         "runs_of_8_or_more": _mean(ended >= 8),
         f"rounds_of_{ROUND}": rounds(rows, ROUND)._asdict(),
-        "requests_sd": float(np.std(rates)) if len(rates) > 1 else None,
+        "requests_sd": float(np.std(rates, ddof=1)) if len(rates) > 1 else None,
         "requests_sd_beyond_luck": float(np.sqrt(between_texts(rows))) if len(rates) > 2 else None,
         "settling": dict(zip(map(str, MARKS), settled.distance.tolist(), strict=True)),
         "settling_of": f"{settled.texts} texts of {settled.least} tokens or more",

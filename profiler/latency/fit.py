@@ -127,14 +127,15 @@ def fit_from(
 ) -> FittedForm:
     """Alternate between choosing the slower side of each sample and solving for the coefficients, from each knee.
 
-    `extra` names optional coefficients of `EXTRA` and `OFFSETS` to fit, these of up to `few` tokens. With given sides
-    the form is linear, so a fixed point is a stationary point of the true cost. The best round is kept, since the
-    alternation may cycle; it ends at sides that were solved for before.
+    `extra` names optional coefficients of `EXTRA` and `OFFSETS` to fit, these of 1 to the most sampled of at most `few`
+    tokens. With given sides the form is linear, so a fixed point is a stationary point of the true cost. The best round
+    is kept, since the alternation may cycle; it ends at sides that were solved for before.
     """
     names = (*ROOFLINE, *(name for name in extra if name in EXTRA))
-    offsets = {name: sizes_of(name, samples, few) for name in extra if name in OFFSETS}
+    counts = {name: OFFSETS[name](samples) for name in extra if name in OFFSETS}
+    offsets = {name: range(1, int(max(each[each <= few], default=0)) + 1) for name, each in counts.items()}
     added = [EXTRA[name](samples) for name in names if name in EXTRA]
-    added += [signed for name, sizes in offsets.items() for signed in _signed(OFFSETS[name](samples), sizes)]
+    added += [signed for name, sizes in offsets.items() for signed in _signed(counts[name], sizes)]
     found: dict[bytes, FittedForm] = {}
     for knee in knees:
         compute, products = samples.batched > knee, samples.pairs > 16 * samples.context
@@ -151,12 +152,6 @@ def fit_from(
             found[chosen] = FittedForm(form, standard_errors, cost(form, samples))
             compute, products = sides(form, samples)
     return min(found.values(), key=lambda each: each.cost)
-
-
-def sizes_of(name: str, samples: Samples, few: int) -> range:
-    """Return the numbers of tokens that an offset of `OFFSETS` covers: up to the largest sampled of at most `few`."""
-    tokens = OFFSETS[name](samples)
-    return range(1, int(max(tokens[tokens <= few], default=0)) + 1)
 
 
 def _signed(tokens: Floats, sizes: range) -> Iterator[Floats]:

@@ -56,24 +56,19 @@ class LatencySweep:
         told_at = started
         with progress(total, "point") as show:
             for done, (role, point) in enumerate(order, start=1):
-                seconds = self._sampled(pair, role, point)
+                try:
+                    for sample in pair.benches[role].samples(point):
+                        self.file.add(sample)
+                except RuntimeError as error:
+                    said = f"{role} {point.key}: {first_line(error)}; measured points are kept in {self.file.path}"
+                    raise SpecsimError(said) from error
                 now, line = self.clock(), ""
                 if done - told >= POINTS_A_LINE or now - told_at >= SECONDS_A_LINE or done in (1, total):
                     told, told_at, used = done, now, now - started
                     left = used / done * (total - done)
                     line = f"{label}: {done} of {total} points, {used:.0f} s, about {left:.0f} s left; "
-                    line += f"{role} {point.key} {1e3 * seconds:.3f} ms"
+                    line += f"{role} {point.key} {1e3 * sample.median_s:.3f} ms"
                 show(line, 1)
                 if now > self.deadline:
                     return total - done
         return 0
-
-    def _sampled(self, pair: LoadedPair, role: str, point: GridPoint) -> float:
-        """Measure a point; return the seconds of its pass, NaN if it was skipped."""
-        try:
-            for sample in pair.benches[role].samples(point):
-                self.file.add(sample)
-        except RuntimeError as error:
-            told = f"{role} {point.key}: {first_line(error)}; measured points are kept in {self.file.path}"
-            raise SpecsimError(told) from error
-        return sample.median_s
