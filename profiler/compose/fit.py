@@ -9,16 +9,7 @@ import numpy as np
 
 from profiler.compose.operators import LONG, Operators
 from profiler.compose.passes import ComposedPass, Sizes, passes, reaching, sampled
-from profiler.latency.fit import (
-    FittedForm,
-    Floats,
-    Samples,
-    cost,
-    errors_by_kind,
-    fit_roofline,
-    fitted_keys,
-    solve,
-)
+from profiler.latency.fit import FittedForm, Floats, Samples, errors_by_kind, fit_roofline, fitted_keys, solve
 from specsim.latency.forms import Table
 
 MOST_BATCHED_TOKENS = 16384
@@ -109,7 +100,7 @@ def fitted_forms(operators: Operators, overhead_s: float, most_context: int) -> 
         sampled(partial(composed, operators), passes(sizes, most_context, MOST_BATCHED_TOKENS)) for sizes in grids
     )
     roofline, table = fit_roofline(fitted_on), fit_table(operators, fitted_on)
-    fits = {"roofline": roofline, "table": FittedForm(table, {}, cost(table, fitted_on))}
+    fits = {"roofline": roofline, "table": FittedForm(table, {})}
     gaps = {form: np.abs(held_out.predicted_by(fitted.form) - held_out.seconds) for form, fitted in fits.items()}
     whole = held_out.seconds + overhead_s
     errors = {form: errors_by_kind(held_out.kinds, gap / whole) for form, gap in gaps.items()}

@@ -74,7 +74,6 @@ class FittedForm:
 
     form: Linear | Roofline | Table
     standard_errors: dict[str, Error | list[Error]]
-    cost: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ def fit_linear(samples: Samples) -> FittedForm:
     values, errors = solve(columns, samples)
     form = Linear(*map(float, values))
     names = ("alpha_s", "gamma_s", "delta_s")
-    return FittedForm(form, dict(zip(names, errors, strict=True)), cost(form, samples))
+    return FittedForm(form, dict(zip(names, errors, strict=True)))
 
 
 def fit_roofline(samples: Samples) -> FittedForm:
@@ -149,9 +148,9 @@ def fit_from(
             coefficients: dict[str, Any] = dict(zip(names, map(float, values[:plain]), strict=True))
             form = Roofline(**coefficients, tile_tokens=tile, **found_few)
             standard_errors = {**dict(zip(names, errors[:plain], strict=True)), **few_errors}
-            found[chosen] = FittedForm(form, standard_errors, cost(form, samples))
+            found[chosen] = FittedForm(form, standard_errors)
             compute, products = sides(form, samples)
-    return min(found.values(), key=lambda each: each.cost)
+    return min(found.values(), key=lambda each: cost(each.form, samples))
 
 
 def _signed(tokens: Floats, sizes: range) -> Iterator[Floats]:
