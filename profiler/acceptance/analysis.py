@@ -14,7 +14,6 @@ from profiler.acceptance.curves import (
     FEWEST_TOKENS,
     ComparedCurve,
     OnPath,
-    at_depth,
     by_confidence,
     calibration_error,
     clustered_error,
@@ -22,7 +21,7 @@ from profiler.acceptance.curves import (
     on_path,
     request_rates,
     rounds,
-    runs,
+    run_before,
     settling,
 )
 from profiler.acceptance.trace_file import RecordedTrace
@@ -57,9 +56,9 @@ def summary(acceptance_trace: RecordedTrace, category: str) -> dict[str, Any]:
     rows = on_path(acceptance_trace, category)
     rates, made, settled = request_rates(rows), rows.proposed, settling(rows, MARKS)
     sure, kept = rows.confidence[made], rows.right[made]
-    ended = runs(rows)
-    off = ~acceptance_trace.on_path & (acceptance_trace.category == acceptance_trace.categories.index(category))
-    off_sure = acceptance_trace.confidence[off, 0]
+    run = run_before(rows)
+    ended = run[~rows.right]
+    off_sure = acceptance_trace.confidence[acceptance_trace.rows_of(category, on_path=False), 0]
     overlap = acceptance_trace.overlap[rows.row]
     return {
         "texts": int(rows.text.max()) + 1,
@@ -73,13 +72,13 @@ def summary(acceptance_trace: RecordedTrace, category: str) -> dict[str, Any]:
         "mean_confidence": _mean(sure),
         "calibration_error": calibration_error(by_confidence(sure, kept)) if made.any() else None,
         "confidence_off_path": _mean(off_sure[off_sure > 0]),
-        "rows_off_path": int(off.sum()),
+        "rows_off_path": len(off_sure),
         "overlap": None if np.isnan(overlap).all() else float(np.nanmean(overlap)),
-        "agreement_by_depth": {str(d): _mean(rows.right[at_depth(rows, d)]) for d in SUCCESSIVE},
+        "agreement_by_depth": {str(d): _mean(rows.right[run >= d - 1]) for d in SUCCESSIVE},
         "mean_run": _mean(ended),
         "runs_of_8_or_more": _mean(ended >= 8),
         f"rounds_of_{ROUND}": rounds(rows, ROUND)._asdict(),
-        "requests_sd": float(np.std(rates)) if len(rates) > 1 else None,
+        "requests_sd": float(np.std(rates, ddof=1)) if len(rates) > 1 else None,
         "requests_sd_beyond_luck": float(np.sqrt(between_texts(rows))) if len(rates) > 2 else None,
         "settling": dict(zip(map(str, MARKS), settled.distance.tolist(), strict=True)),
         "settling_of": f"{settled.texts} texts of {settled.least} tokens or more",
@@ -289,7 +288,7 @@ def fit_curve(acceptance_trace: RecordedTrace, category: str) -> Curve:
     along = min(along, most - between)
     spread = spread_of(agreement, between)
     inner = agreement * (1 - agreement) - between - along
-    within = max(float(np.var(calibrated(rows.confidence, rows.right))) - between - along, 1e-6)
+    within = max(calibrated_variance(rows.confidence, rows.right) - between - along, 1e-6)
     concentration = float(np.clip(inner / within - 1, 0.01, 1e6))
     tail = tail_of(acceptance_trace, rows, agreement, concentration, spread)
     stretch_spread = spread_of(agreement, along, spread)
@@ -307,17 +306,28 @@ def calibrated(confidence: Floats, right: Bools) -> Floats:
     return risen[which]
 
 
+def calibrated_variance(confidence: Floats, right: Bools) -> float:
+    """Return the variance of calibrated confidences, less what chance adds to it.
+
+    A rising curve has as many degrees of freedom as levels (Meyer & Woodroofe 2000).
+    """
+    sure = calibrated(confidence, right)
+    chance = (len(np.unique(sure)) - 1) / len(sure) * np.mean(sure * (1 - sure))
+    return float(np.var(sure) - chance)
+
+
 def between_texts(rows: OnPath) -> float:
-    """Return the variance between texts of the share right: the covariance of their halves, at least 0."""
-    halves = []
-    for text in range(int(rows.text.max()) + 1):
-        right = rows.right[rows.text == text]
-        if len(right) >= FEWEST_TOKENS:
-            middle = len(right) // 2
-            halves.append((right[:middle].mean(), right[middle:].mean()))
-    if len(halves) < 3:
+    """Return the variance between texts of the share right: the covariance of their halves, at least 0.
+
+    A text counts by its tokens, as in the covariance of two positions that `stretches_of` takes it from.
+    """
+    tokens = np.bincount(rows.text)
+    half = 2 * rows.text + (rows.position >= tokens[rows.text] // 2)
+    shares = (np.bincount(half, weights=rows.right) / np.maximum(np.bincount(half), 1)).reshape(-1, 2)
+    long = tokens >= FEWEST_TOKENS
+    if long.sum() < 3:
         return 0.0
-    return max(float(np.cov(np.array(halves).T)[0, 1]), 0.0)
+    return max(float(np.cov(shares[long].T, aweights=tokens[long])[0, 1]), 0.0)
 
 
 def stretches_of(rows: OnPath, between: float) -> tuple[int, float]:

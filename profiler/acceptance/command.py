@@ -106,6 +106,8 @@ def _record(
     from profiler.acceptance.record import TraceWriter
     from profiler.acceptance.rows import RecordedBatches, assemble
     from profiler.acceptance.trace_file import write_acceptance_trace
+    from profiler.latency.hardware import hardware
+    from profiler.models.loading import torch_device
     from specsim.acceptance.recorded import RECORDING_FORMAT
 
     pair = load_pair(settings, arguments.device)
@@ -113,7 +115,7 @@ def _record(
     if pair.positions:
         longest = min(longest, pair.positions - settings.tokens)
     work = tasks(prompts, encoder(pair.tokenizer), arguments.limit, longest)
-    made_by = {"versions": versions(), "hardware": hardware(arguments.device)}
+    made_by = {"versions": versions(), "hardware": hardware(torch_device(arguments.device)).name}
     parts = RecordedBatches(arguments.out, settings.told() | made_by)
     rows = TraceWriter(pair, settings, arguments.batch).record(work, parts)
     about = {
@@ -147,14 +149,3 @@ def _ngrams(text: str) -> tuple[int, int]:
     if not fewest.isdecimal() or not (most or fewest).isdecimal():
         raise SpecsimError(f"--lookup-ngrams: {text!r}; expected the fewest and most tokens of a match, such as 1:32")
     return int(fewest), int(most or fewest)
-
-
-def hardware(device: str) -> str:
-    """Return the name of the device's processor."""
-    if device.startswith("cuda"):
-        import torch
-
-        return str(torch.cuda.get_device_name(torch.device(device)))
-    from profiler.latency.hardware import cpu_name
-
-    return cpu_name()

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 BINS = 10
 FEWEST_TOKENS = 16
 """The least tokens of a text whose share right is counted."""
-Z = 1.96
-"""Half widths of 95% intervals in standard errors."""
 
 
 class OnPath(NamedTuple):
@@ -61,9 +59,7 @@ def on_path(acceptance_trace: RecordedTrace, category: str) -> OnPath:
     """
     if category not in acceptance_trace.categories:
         raise SpecsimError(f"category {category!r} was not recorded{nearest(category, acceptance_trace.categories)}")
-    row = np.flatnonzero(
-        acceptance_trace.on_path & (acceptance_trace.category == acceptance_trace.categories.index(category))
-    )
+    row = acceptance_trace.rows_of(category, on_path=True)
     _, text = np.unique(acceptance_trace.sequence[row], return_inverse=True)
     confidence = acceptance_trace.confidence[row, 0]
     # Both are 0 without a match; for a match of a length that was never right only the confidence is 0.
@@ -87,26 +83,16 @@ def calibration_error(bins: ByConfidence) -> float:
     return float(np.nansum(bins.rows * gap) / bins.rows.sum())
 
 
-def at_depth(rows: OnPath, depth: int) -> Bools:
-    """Return which rows a chain reaches as its `depth`-th token: the `depth` - 1 rows before are right.
-
-    At depth 1 these are all rows, since a chain may start anywhere in a text.
-    """
-    return np.greater_equal(run_before(rows), depth - 1)
-
-
 def run_before(rows: OnPath) -> Ints:
-    """Return the length of the run of right tokens that ends just before each row, (n,)."""
+    """Return the length of the run of right tokens that ends just before each row, (n,).
+
+    A chain may start anywhere in a text: its d-th token is at the rows behind d - 1 right ones or more.
+    """
     index = np.arange(len(rows.right))
     begins = np.flatnonzero(np.diff(rows.text, prepend=-1))
     wrong = np.where(rows.right, 0, index + 1)
     last = np.maximum(np.concatenate(([0], np.maximum.accumulate(wrong)[:-1])), begins[rows.text])
     return np.asarray(index - last)
-
-
-def runs(rows: OnPath) -> Ints:
-    """Return the length of the run of right tokens before each wrong token, zeros included, (wrong tokens,)."""
-    return run_before(rows)[~rows.right]
 
 
 def request_rates(rows: OnPath) -> Floats:
@@ -155,26 +141,23 @@ def each_round(rows: OnPath, depth: int) -> tuple[Ints, Ints]:
     """Return the accepted tokens of each round of `rounds`, and its text, (rounds,) each."""
     found: list[int] = []
     texts: list[int] = []
-    for text in np.unique(rows.text):
-        right, start = rows.right[rows.text == text], 0
+    for text, right in enumerate(np.split(rows.right, np.cumsum(np.bincount(rows.text))[:-1])):
+        start = 0
         while start + depth <= len(right):
             wrong = np.flatnonzero(~right[start : start + depth])
             found.append(int(wrong[0]) if len(wrong) else depth)
-            texts.append(int(text))
+            texts.append(text)
             start += found[-1] + 1
     return np.array(found, dtype=np.int64), np.array(texts, dtype=np.int64)
 
 
 def settling(rows: OnPath, marks: Ints) -> Settling:
     """Return the distance of the shares right after `marks` tokens from those of whole texts."""
-    least, distances = 2 * int(marks[-1]), []
-    for text in range(int(rows.text.max()) + 1):
-        right = rows.right[rows.text == text]
-        if len(right) >= least:
-            rate = np.cumsum(right)[marks - 1] / marks
-            distances.append(np.abs(rate - right.mean()))
-    distance = np.mean(distances, axis=0) if distances else np.full(len(marks), np.nan)
-    return Settling(len(distances), least, distance)
+    least, tokens = 2 * int(marks[-1]), np.bincount(rows.text)
+    texts = [right for right in np.split(rows.right, np.cumsum(tokens)[:-1]) if len(right) >= least]
+    distances = [np.abs(np.cumsum(right)[marks - 1] / marks - right.mean()) for right in texts]
+    distance = np.mean(distances, axis=0) if texts else np.full(len(marks), np.nan)
+    return Settling(len(texts), least, distance)
 
 
 def clustered_error(values: Ints, text: Ints) -> float:
@@ -185,6 +168,13 @@ def clustered_error(values: Ints, text: Ints) -> float:
     if texts < 2:
         return float("nan")
     return float(np.sqrt((surplus**2).sum() * texts / (texts - 1)) / len(values))
+
+
+def half_width(values: Ints, text: Ints) -> float:
+    """Return half of the 95% interval of the mean of values (n,), Student's with as many texts less one; or NaN."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(len(np.unique(text)) - 1, 0.975)) * clustered_error(values, text)
 
 
 def shipped_recording(name: str) -> RecordedTrace:
@@ -212,19 +202,14 @@ def confidence_table(name: str) -> DataFrame:
 
     acceptance_trace = shipped_recording(name)
     every = [on_path(acceptance_trace, category) for category in acceptance_trace.categories]
-    made = np.concatenate([each.proposed for each in every])
-    confidence = np.concatenate([each.confidence for each in every])[made]
-    right = np.concatenate([each.right for each in every])[made]
     # Texts are numbered within their category.
-    text = np.concatenate([place + len(every) * each.text for place, each in enumerate(every)])[made]
-    bins = by_confidence(confidence, right)
-    which = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
-    found = []
-    for place in np.flatnonzero(bins.rows):
-        inside = which == place
-        reach = Z * clustered_error(right[inside].astype(np.int64), text[inside])
-        numbers = float(bins.confidence[place]), float(bins.accepted[place]), reach, int(bins.rows[place])
-        found.append((name, float(acceptance_trace.about["temperature"]), *numbers))
+    each = [(of.confidence, of.right, place + len(every) * of.text, of.proposed) for place, of in enumerate(every)]
+    columns = map(np.concatenate, zip(*each, strict=True))
+    rows = DataFrame(dict(zip(("confidence", "right", "text", "made"), columns, strict=True))).query("made")
+    temperature, found = float(acceptance_trace.about["temperature"]), []
+    for _, some in rows.groupby(np.minimum((rows.confidence * BINS).astype(int), BINS - 1)):
+        reach = half_width(some.right.to_numpy(np.int64), some.text.to_numpy())
+        found.append((name, temperature, some.confidence.mean(), some.right.mean(), reach, len(some)))
     return DataFrame(found, columns=["pair", "temperature", "confidence", "accepted", "half_width", "proposals"])
 
 
@@ -242,8 +227,7 @@ def chain_table(name: str, longest: int = 8) -> DataFrame:
         rows = on_path(acceptance_trace, category)
         for draft_tokens in range(1, longest + 1):
             accepted, text = each_round(rows, draft_tokens)
-            reach = Z * clustered_error(accepted, text)
-            found.append((category, draft_tokens, float(accepted.mean()), reach, len(accepted)))
+            found.append((category, draft_tokens, accepted.mean(), half_width(accepted, text), len(accepted)))
     return DataFrame(found, columns=["category", "draft_tokens", "accepted_tokens", "half_width", "rounds"])
 
 
@@ -277,7 +261,8 @@ class ComparedCurve(NamedTuple):
     Attributes
     ----------
     total_variation : half the sum of |differences| of the two distributions over 0..depth.
-    mean, mean_drawn : accepted tokens. error : standard error of the recorded mean, over texts.
+    mean, mean_drawn : accepted tokens. error, half_width : standard error of the recorded mean, over texts, and half of
+        its 95% interval.
     """
 
     depth: int
@@ -285,6 +270,7 @@ class ComparedCurve(NamedTuple):
     total_variation: float
     mean: float
     error: float
+    half_width: float
     mean_drawn: float
 
 
@@ -297,9 +283,7 @@ def recorded_walks(acceptance_trace: RecordedTrace, category: str) -> Walks:
     count = np.bincount(rows.text)[rows.text]
     first = rows.row[rows.position + MAX_DEPTH <= count]
     text = rows.text[rows.position + MAX_DEPTH <= count]
-    pool = np.flatnonzero(
-        ~acceptance_trace.on_path & (acceptance_trace.category == acceptance_trace.categories.index(category))
-    )
+    pool = acceptance_trace.rows_of(category, on_path=False)
     pool = pool if len(pool) else rows.row
     # Rows of the pool are put together, so that a walk can choose one by its offset.
     confidence = np.concatenate((acceptance_trace.confidence, acceptance_trace.confidence[pool]))
@@ -358,6 +342,7 @@ def compare(acceptance_trace: RecordedTrace, acceptance: Acceptance, category: s
             both = ours[:, depth - 1], theirs[:, depth - 1]
             share, other = (np.bincount(each, minlength=depth + 1) / len(each) for each in both)
             mean, mean_drawn = (float(each.mean()) for each in both)
-            apart, error = float(np.abs(share - other).sum() / 2), clustered_error(both[0], recorded.text)
-            found.append(ComparedCurve(depth, width, apart, mean, error, mean_drawn))
+            apart = float(np.abs(share - other).sum() / 2)
+            error, half = (each(both[0], recorded.text) for each in (clustered_error, half_width))
+            found.append(ComparedCurve(depth, width, apart, mean, error, half, mean_drawn))
     return found

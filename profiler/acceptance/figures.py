@@ -13,10 +13,10 @@ from profiler.acceptance.curves import (
     FEWEST_TOKENS,
     ComparedCurve,
     OnPath,
-    at_depth,
     by_confidence,
     on_path,
     request_rates,
+    run_before,
     settling,
 )
 from profiler.acceptance.trace_file import RecordedTrace
@@ -58,7 +58,7 @@ def confidence_figure(rows: Mapping[str, OnPath]) -> Figure:
     for depth, colour in zip(DEPTHS, PALETTE, strict=False):
         lines = []
         for name, _ in panels:
-            chosen = at_depth(rows[name], depth) & rows[name].proposed
+            chosen = (run_before(rows[name]) >= depth - 1) & rows[name].proposed
             bins = by_confidence(rows[name].confidence[chosen], rows[name].right[chosen])
             seen = bins.rows >= FEWEST
             lines.append((bins.confidence[seen], bins.accepted[seen]))
@@ -110,7 +110,7 @@ def _lengths(axes: Axes, shapes: Sequence[ComparedCurve], width: int, colour: st
     axes.errorbar(
         depth + 0.15 * (width - 2),
         [each.mean for each in shapes],
-        yerr=[1.96 * each.error for each in shapes],
+        yerr=[each.half_width for each in shapes],
         color=colour,
         fmt="o",
         markersize=2.5,

@@ -49,35 +49,17 @@ def joined(parts: Sequence[AcceptanceRows]) -> AcceptanceRows:
     return AcceptanceRows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def off_path(position: Ints, path: Ints, confidence: Floats, match: Ints | None = None) -> AcceptanceRows:
+def off_path(position: Ints, path: Ints, confidence: Floats, match: Ints | int = 0) -> AcceptanceRows:
     """Return rows behind a wrong token, where no proposal is right and the target has no probabilities."""
-    count, proposals = confidence.shape
-    return AcceptanceRows(
-        position,
-        path,
-        confidence,
-        np.full(count, proposals),
-        np.zeros((count, proposals)),
-        np.full(count, np.nan),
-        np.zeros(count, dtype=np.int64) if match is None else match,
-    )
+    none = np.zeros_like(position)
+    rank, overlap = none + confidence.shape[1], np.full_like(confidence[:, 0], np.nan)
+    return AcceptanceRows(position, path, confidence, rank, np.zeros_like(confidence), overlap, none + match)
 
 
-def on_path(
-    confidence: Floats, rank: Ints, truth: Floats, overlap: Floats, match: Ints | None = None
-) -> AcceptanceRows:
+def on_path(confidence: Floats, rank: Ints, truth: Floats, overlap: Floats, match: Ints | int = 0) -> AcceptanceRows:
     """Return the rows of a text's positions 0, 1, ..."""
-    count = len(rank)
-    none = np.zeros(count, dtype=np.int64)
-    return AcceptanceRows(
-        np.arange(count),
-        np.full(count, ON_PATH),
-        confidence,
-        rank,
-        truth,
-        overlap,
-        none if match is None else match,
-    )
+    none = np.zeros_like(rank)
+    return AcceptanceRows(np.arange(len(rank)), none + ON_PATH, confidence, rank, truth, overlap, none + match)
 
 
 def parts_folder(out: Path) -> Path:

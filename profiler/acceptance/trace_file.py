@@ -66,6 +66,10 @@ class RecordedTrace:
         """The rows on the target's own text, as truth values, (n,)."""
         return np.equal(self.path, ON_PATH)
 
+    def rows_of(self, category: str, *, on_path: bool) -> Ints:
+        """Return the rows of a category on the target's own text, or off it."""
+        return np.flatnonzero((self.on_path == on_path) & (self.category == self.categories.index(category)))
+
 
 def write_acceptance_trace(path: Path, recorded: RecordedTrace) -> None:
     """Replace the file in one step; probabilities are rounded to half precision.

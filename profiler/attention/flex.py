@@ -201,17 +201,12 @@ class Flex:
         for rows in grouped(work.new_tokens, work.key_tokens, limit=2**62):
             arrays, queries = group_arrays(rows, work, packed, tables)
             parts = {name: torch.from_numpy(each).to(self._device) for name, each in arrays.items()}
-            blocks = self._as_wide_as_the_pool(parts.pop("blocks"))
-            groups.append(FlexGroup(**parts, blocks=blocks, owner=owner, first=first))
+            # The kernel expects a table as wide as the pool, and reads no more than `count`.
+            parts["blocks"] = pad(parts["blocks"], (0, self._pages - parts["blocks"].shape[-1]))
+            groups.append(FlexGroup(**parts, owner=owner, first=first))
             order.append(queries)
         placed = torch.from_numpy(inverse(np.concatenate(order), size)).to(self._device)
         return FlexPlan(groups, placed, self.page_tokens, self._kernel, pipelined=self._pipelined)
-
-    def _as_wide_as_the_pool(self, blocks: torch.Tensor) -> torch.Tensor:
-        """Return the table widened to the width that the kernel expects; no kernel reads the added part."""
-        whole = blocks.new_zeros((*blocks.shape[:-1], self._pages))
-        whole[..., : blocks.shape[-1]] = blocks
-        return whole
 
     def _ownership(self, tables: PageTables) -> tuple[torch.Tensor, torch.Tensor]:
         row, place = np.nonzero(tables.pages >= 0)

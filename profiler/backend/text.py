@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 
@@ -21,22 +21,6 @@ from specsim.simulated_backend import SimulatedBackend
 Extend = Callable[[Extension], tuple[Proposed, float]]
 
 
-class RealText(Protocol):
-    """Decides what passes answer; the passes themselves are the models'."""
-
-    def draft(self, work: DraftPass, shape: PassShape, extend: Extend) -> Drafted:
-        """Run the passes of a draft by `extend`, level by level; return what they grew."""
-        ...
-
-    def tokens(self, forest: Forest) -> Ints:
-        """Return the token id of each node, (nodes,); those of roots mean nothing."""
-        ...
-
-    def judge(self, work: TargetPass, shape: PassShape, behind: Ints) -> Decision:
-        """Return what a verification emits; `behind` (nodes,) is the target's likeliest token behind each node."""
-        ...
-
-
 class ModelText:
     """Greedy text of the target itself: each output is the target's own choice, with any drafter.
 
@@ -52,7 +36,7 @@ class ModelText:
         self._slots = 0
 
     def draft(self, work: DraftPass, shape: PassShape, extend: Extend) -> Drafted:
-        """Grow trees by the drafter's likeliest tokens; see `RealText`."""
+        """Grow trees by the drafter's likeliest tokens, level by level; their passes are run by `extend`."""
         forest, leaves, levels, extended = work.forest, work.leaves, [], []
         for number in range(work.depth):
             if number:
@@ -80,11 +64,11 @@ class ModelText:
         return PassShape.of_nodes(cached, np.bincount(forest.row[leaves], minlength=len(cached)))
 
     def tokens(self, forest: Forest) -> Ints:
-        """Return the nodes' own tokens; see `RealText`."""
+        """Return the token id of each node, (nodes,); those of roots mean nothing."""
         return forest.token
 
     def judge(self, work: TargetPass, shape: PassShape, behind: Ints) -> Decision:
-        """Accept what the target would choose; see `RealText`."""
+        """Accept what the target would choose; `behind` (nodes,) is its likeliest token behind each node."""
         ids, forest = work.requests, work.forest
         emitted = self._view.emitted_tokens[ids]
         complete = work.scheduled_tokens == self._view.pending(ids)
@@ -114,7 +98,7 @@ class TraceText:
         self._simulated, self._known, self._seed, self._vocabulary = simulated, known, seed, vocabulary
 
     def draft(self, work: DraftPass, shape: PassShape, extend: Extend) -> Drafted:
-        """Ask the acceptance trace, then run the passes that would have drafted so; see `RealText`."""
+        """Ask the acceptance trace, then run by `extend` the passes that would have drafted so."""
         drafted = self._simulated.draft(work, shape)
         levels: list[Level] = []
         rows = work.forest.rows
@@ -131,11 +115,11 @@ class TraceText:
         return drafted._replace(levels=levels)
 
     def tokens(self, forest: Forest) -> Ints:
-        """Return some token for each rank; see `RealText`."""
+        """Return some token id for the rank of each node, (nodes,)."""
         return forest.token % self._vocabulary
 
     def judge(self, work: TargetPass, shape: PassShape, behind: Ints) -> Decision:
-        """Accept what the acceptance trace says; see `RealText`."""
+        """Accept what the acceptance trace says."""
         right = self._simulated.right(work.forest)
         emitted, _ = self._simulated.verify(work, shape)
         tokens = [
@@ -143,6 +127,9 @@ class TraceText:
             for request, count in zip(work.requests.tolist(), emitted.tokens.tolist(), strict=True)
         ]
         return Decision(emitted, right, tokens)
+
+
+RealText: TypeAlias = ModelText | TraceText
 
 
 def grown(forest: Forest, leaves: Ints, proposed: Proposed, beam: int | None, slot: int) -> Forest:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from profiler.compose.operators import LONG, Operators
 from profiler.compose.passes import ComposedPass, Sizes, passes, reaching, sampled
-from profiler.latency.fit import ErrorStats, Floats, Samples, coefficients, errors_by_kind, fit_roofline, plain, solve
+from profiler.latency.fit import FittedForm, Floats, Samples, errors_by_kind, fit_roofline, fitted_keys, solve
 from specsim.latency.forms import Table
 
 MOST_BATCHED_TOKENS = 16384
@@ -101,18 +100,8 @@ def fitted_forms(operators: Operators, overhead_s: float, most_context: int) -> 
         sampled(partial(composed, operators), passes(sizes, most_context, MOST_BATCHED_TOKENS)) for sizes in grids
     )
     roofline, table = fit_roofline(fitted_on), fit_table(operators, fitted_on)
-    forms = {"roofline": coefficients(roofline), "table": plain(asdict(table))}
-    errors: dict[str, dict[str, ErrorStats]] = {}
-    for name, form in (("roofline", roofline.form), ("table", table)):
-        relative: Floats = np.abs(held_out.predicted_by(form) - held_out.seconds) / (held_out.seconds + overhead_s)
-        errors[name] = errors_by_kind(held_out.kinds, relative)
-    said = {
-        "forms": forms,
-        "standard_errors": {"roofline": roofline.standard_errors},
-        "held_out_error": {form: {kind: asdict(each) for kind, each in of.items()} for form, of in errors.items()},
-        "valid": {
-            "context_tokens": [0, int(fitted_on.context.max())],
-            "batched_tokens": [1, int(fitted_on.batched.max())],
-        },
-    }
-    return said, {form: max(each.p95 for each in of.values()) for form, of in errors.items()}
+    fits = {"roofline": roofline, "table": FittedForm(table, {})}
+    gaps = {form: np.abs(held_out.predicted_by(fitted.form) - held_out.seconds) for form, fitted in fits.items()}
+    whole = held_out.seconds + overhead_s
+    errors = {form: errors_by_kind(held_out.kinds, gap / whole) for form, gap in gaps.items()}
+    return fitted_keys(fits, errors, fitted_on), {form: max(x.p95 for x in of.values()) for form, of in errors.items()}

@@ -169,7 +169,7 @@ def pass_errors(passes: DataFrame, *, by_size: bool) -> list[Any]:
 
     A row is of a `pair`, a `kind` and a `size` (batched tokens up to a power of two, or all): the number of `passes`,
     of their errors without signs `median` and `p90`, their `mean`, and `noise`, the median difference of a pass from
-    the same pass of another repeat, NaN without one.
+    the same pass of another repeat over the root of 2, as they err alike; NaN without one.
     """
     some = passes[passes.measured_s > 0]
     power = np.ceil(np.log2(some.batched_tokens)).astype(int) if by_size else 0
@@ -188,12 +188,12 @@ def pass_errors(passes: DataFrame, *, by_size: bool) -> list[Any]:
 
 
 def _noise(passes: DataFrame) -> NDArray[np.float64]:
-    """Return how far each pass is from the median of passes of its very shape, relative; NaN for one alone."""
+    """Return how far each pass is from another of its very shape, relative, in deviations of one; NaN for one alone."""
     alike = passes.groupby(["pair", "kind", "requests", "context_tokens", "batched_tokens", "attention_pairs"])
-    median, count = alike.measured_s.transform("median"), alike.measured_s.transform("size")
-    # The deviation from a median of n is short by sqrt((n - 1) / n).
-    apart = (passes.measured_s / median - 1).abs() / np.sqrt(1 - 1 / count.clip(lower=2))
-    found: NDArray[np.float64] = np.where(count > 1, apart, np.nan)
+    # Half of them apart, so that the other one is of another repeat.
+    other = alike.measured_s.transform(lambda each: np.roll(each, len(each) // 2))
+    alone = alike.measured_s.transform("size") == 1
+    found: NDArray[np.float64] = np.where(alone, np.nan, (passes.measured_s / other - 1).abs() / np.sqrt(2))
     return found
 
 

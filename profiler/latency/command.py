@@ -53,23 +53,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure the missing points and write the profile; return 3 if time runs out, 4 if it is not fit for use."""
-    places = Places.of(arguments.out, arguments.samples, arguments.figures)
-    with keeping(places.samples):
-        return _measured_and_fitted(arguments, places)
-
-
-def _measured_and_fitted(arguments: argparse.Namespace, places: Places) -> int:
     from profiler.models.loading import missing_for_a_fit
 
-    left = measure(arguments, places)
-    if left:
-        say(f"time is up, {left} points are left; {places.samples} keeps what was measured, the same command goes on")
-        return TIME_IS_UP
-    if missing := missing_for_a_fit():
-        elsewhere = f"specsim profile fit {places.samples} --out {places.profile}"
-        say(f"{places.samples} is whole; without {' and '.join(missing)} it is to be fitted elsewhere: {elsewhere}")
-        return 0
-    return write_profile(places, [places.samples])
+    places = Places.of(arguments.out, arguments.samples, arguments.figures)
+    with keeping(places.samples):
+        if left := measure(arguments, places):
+            kept = f"{places.samples} keeps what was measured, the same command goes on"
+            say(f"time is up, {left} points are left; {kept}")
+            return TIME_IS_UP
+        if missing := missing_for_a_fit():
+            elsewhere = f"specsim profile fit {places.samples} --out {places.profile}"
+            say(f"{places.samples} is whole; without {' and '.join(missing)} it is to be fitted elsewhere: {elsewhere}")
+            return 0
+        return write_profile(places, [places.samples])
 
 
 def measure(arguments: argparse.Namespace, places: Places, most: int | None = None) -> int:

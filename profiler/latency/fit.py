@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.latency.forms import Form, Linear, Roofline
+from specsim.latency.forms import Form, Linear, Roofline, Table
 from specsim.pass_shape import PassShapes
 
 Floats = NDArray[np.float64]
@@ -63,7 +63,7 @@ OFFSETS: dict[str, Callable[[Samples], Floats]] = {
 FEW, SOME = 4, 16
 """The most tokens of a pass that have an offset, in a short list and in a long one: up to so many rows, libraries have
 kernels of their own."""
-TOLD = 3.0
+TOLD = 2.0
 """Standard errors by which an offset differs from 0 where it is told from it."""
 Error: TypeAlias = float | None
 
@@ -72,9 +72,8 @@ Error: TypeAlias = float | None
 class FittedForm:
     """A form, and the standard error of each coefficient (None for one at zero; a list for offsets)."""
 
-    form: Linear | Roofline
+    form: Linear | Roofline | Table
     standard_errors: dict[str, Error | list[Error]]
-    cost: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,8 @@ class ErrorStats:
 def solve(columns: Floats, samples: Samples) -> tuple[Floats, list[Error]]:
     """Non-negative weighted least squares: coefficients and standard errors, both one per column.
 
-    The errors are those of ordinary least squares on the columns whose coefficients are not zero. They leave out the
+    The errors are those of ordinary least squares on the columns whose coefficients are not zero, given that the
+    relative noise of all passes is alike: a pass of a rare kind has a larger weight, not less noise. They leave out the
     uncertainty of which columns these are, and of the side of the knee of each sample.
     """
     from scipy.optimize import nnls
@@ -99,10 +99,8 @@ def solve(columns: Floats, samples: Samples) -> tuple[Floats, list[Error]]:
     scale = np.maximum(np.linalg.norm(design, axis=0), 1e-300)
     coefficients = nnls(design / scale, wanted, maxiter=1000)[0] / scale
     free = np.flatnonzero(coefficients)
-    scaled = (design / scale)[:, free]
-    residual = wanted - design @ coefficients
-    variance = residual @ residual / max(len(wanted) - len(free), 1)
-    spread = np.sqrt(np.maximum(np.diag(np.linalg.pinv(scaled.T @ scaled)), 0.0) * variance) / scale[free]
+    noise = np.linalg.norm(1 - design @ coefficients / wanted) / np.sqrt(max(len(wanted) - len(free), 1))
+    spread = noise * np.linalg.norm(np.linalg.pinv((design / scale)[:, free]) * wanted, axis=1) / scale[free]
     errors: list[Error] = [None] * columns.shape[1]
     for column, error in zip(free, spread, strict=True):
         errors[column] = float(error)
@@ -115,7 +113,7 @@ def fit_linear(samples: Samples) -> FittedForm:
     values, errors = solve(columns, samples)
     form = Linear(*map(float, values))
     names = ("alpha_s", "gamma_s", "delta_s")
-    return FittedForm(form, dict(zip(names, errors, strict=True)), cost(form, samples))
+    return FittedForm(form, dict(zip(names, errors, strict=True)))
 
 
 def fit_roofline(samples: Samples) -> FittedForm:
@@ -128,14 +126,15 @@ def fit_from(
 ) -> FittedForm:
     """Alternate between choosing the slower side of each sample and solving for the coefficients, from each knee.
 
-    `extra` names optional coefficients of `EXTRA` and `OFFSETS` to fit, these of up to `few` tokens. With given sides
-    the form is linear, so a fixed point is a stationary point of the true cost. The best round is kept, since the
-    alternation may cycle; it ends at sides that were solved for before.
+    `extra` names optional coefficients of `EXTRA` and `OFFSETS` to fit, these of 1 to the most sampled of at most `few`
+    tokens. With given sides the form is linear, so a fixed point is a stationary point of the true cost. The best round
+    is kept, since the alternation may cycle; it ends at sides that were solved for before.
     """
     names = (*ROOFLINE, *(name for name in extra if name in EXTRA))
-    offsets = {name: sizes_of(name, samples, few) for name in extra if name in OFFSETS}
+    counts = {name: OFFSETS[name](samples) for name in extra if name in OFFSETS}
+    offsets = {name: range(1, int(max(each[each <= few], default=0)) + 1) for name, each in counts.items()}
     added = [EXTRA[name](samples) for name in names if name in EXTRA]
-    added += [signed for name, sizes in offsets.items() for signed in _signed(OFFSETS[name](samples), sizes)]
+    added += [signed for name, sizes in offsets.items() for signed in _signed(counts[name], sizes)]
     found: dict[bytes, FittedForm] = {}
     for knee in knees:
         compute, products = samples.batched > knee, samples.pairs > 16 * samples.context
@@ -149,15 +148,9 @@ def fit_from(
             coefficients: dict[str, Any] = dict(zip(names, map(float, values[:plain]), strict=True))
             form = Roofline(**coefficients, tile_tokens=tile, **found_few)
             standard_errors = {**dict(zip(names, errors[:plain], strict=True)), **few_errors}
-            found[chosen] = FittedForm(form, standard_errors, cost(form, samples))
+            found[chosen] = FittedForm(form, standard_errors)
             compute, products = sides(form, samples)
-    return min(found.values(), key=lambda each: each.cost)
-
-
-def sizes_of(name: str, samples: Samples, few: int) -> range:
-    """Return the numbers of tokens that an offset of `OFFSETS` covers: up to the largest sampled of at most `few`."""
-    tokens = OFFSETS[name](samples)
-    return range(1, int(max(tokens[tokens <= few], default=0)) + 1)
+    return min(found.values(), key=lambda each: cost(each.form, samples))
 
 
 def _signed(tokens: Floats, sizes: range) -> Iterator[Floats]:
@@ -215,7 +208,7 @@ def sides(form: Roofline, samples: Samples) -> tuple[NDArray[np.bool_], NDArray[
     return compute >= memory, form.beta_s * samples.pairs >= form.alpha_s * samples.context
 
 
-def cost(form: Linear | Roofline, samples: Samples) -> float:
+def cost(form: Form, samples: Samples) -> float:
     """Return the sum of squared weighted residuals."""
     residual = samples.predicted_by(form) - samples.seconds
     return float(np.sum((residual * samples.weights) ** 2))
@@ -231,17 +224,17 @@ def errors_by_kind(kinds: NDArray[np.str_], relative: Floats) -> dict[str, Error
     return stats
 
 
-def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values with lists instead of tuples, as YAML has them."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 def coefficients(fitted: FittedForm) -> dict[str, Any]:
     """Return a form's coefficients in the order in which their errors stand, as a profile's YAML has them."""
-    values = plain({name: getattr(fitted.form, name) for name in fitted.standard_errors})
-    if isinstance(fitted.form, Roofline):
-        values["tile_tokens"] = fitted.form.tile_tokens
-    return values
+    if isinstance(fitted.form, Table):
+        return _plain(asdict(fitted.form))
+    values = _plain({name: getattr(fitted.form, name) for name in fitted.standard_errors})
+    return values | ({"tile_tokens": fitted.form.tile_tokens} if isinstance(fitted.form, Roofline) else {})
 
 
 def fitted_keys(
@@ -250,7 +243,7 @@ def fitted_keys(
     """Return what a profile says of the forms of one model: coefficients, their errors, and the range behind them."""
     return {
         "forms": {name: coefficients(fitted) for name, fitted in fits.items()},
-        "standard_errors": {name: fitted.standard_errors for name, fitted in fits.items()},
+        "standard_errors": {name: fitted.standard_errors for name, fitted in fits.items() if fitted.standard_errors},
         "held_out_error": {
             name: {kind: asdict(error) for kind, error in by_kind.items()} for name, by_kind in errors.items()
         },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,13 +23,6 @@ FEWEST_ROTATED = 2
 LONGEST_REASON = 100
 
 
-def modes_of(timer: Timer, point: GridPoint, launched: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the modes of timing a point: a graph if the device has graphs, launches too of the keys in `launched`."""
-    if timer.captured is None:
-        return ("eager",)
-    return ("graph", "eager") if point.key in launched else ("graph",)
-
-
 @dataclass(frozen=True, slots=True)
 class Bench:
     """A model ready to be timed as `role`; `whole` is its shape over all `gpus`."""
@@ -44,8 +37,8 @@ class Bench:
     link: str | None = None
     gpus: int = 1
 
-    def samples(self, point: GridPoint, modes: Sequence[str]) -> Iterator[Sample]:
-        """Measure a point; if memory runs out or its kernel does not compile, yield samples that say so.
+    def samples(self, point: GridPoint) -> Iterator[Sample]:
+        """Measure a point; if memory runs out or its kernel does not compile, yield a sample that says so.
 
         A point that breaks the device yields such a sample too, so that the next run skips it. Then its error is
         raised, since nothing runs on that device until a new start.
@@ -56,32 +49,18 @@ class Bench:
             ready = self._rotation(work, size)
             drawn = self._drawn(work, 0)
             prepare_s = self.timer.host(lambda: self.forward.inputs(work, *drawn, size))
-            sample_s = self._sampling_s(ready[0])
+            host = {"prepare_s": prepare_s, "sample_s": self._sampling_s(ready[0])}
+            with self.clocks.watch() as seen:
+                timing = self._timing(ready)
+            found = self._sample(point, size, "ok", timing, seen.median(), **host)
         except (RuntimeError, MemoryError, NoRoom) as error:
-            reason = _reason(error)
+            found = self._sample(point, size, _reason(error))
             if breaks_the_device(error):
-                yield from (self._sample(point, size, mode, reason) for mode in modes)
+                yield found
                 raise
-        else:
-            reason = ""
-        if reason:  # Outside the except clause, where the error no longer holds the memory of its pass.
+        if found.status != "ok":  # Outside the except clause, where the error no longer holds the memory of its pass.
             give_back(self.forward.device)
-            yield from (self._sample(point, size, mode, reason) for mode in modes)
-            return
-        for mode in modes:
-            try:
-                with self.clocks.watch() as seen:
-                    timing = self._timing(mode, ready)
-                host = {"prepare_s": prepare_s, "sample_s": sample_s}
-                found = self._sample(point, size, mode, "ok", timing, seen.median(), **host)
-            except (RuntimeError, MemoryError) as error:
-                found = self._sample(point, size, mode, _reason(error))
-                if breaks_the_device(error):
-                    yield found
-                    raise
-            if found.status != "ok":
-                give_back(self.forward.device)
-            yield found
+        yield found
 
     def _rotation(self, work: Work, size: int) -> list[Inputs]:
         """Return the inputs to be timed, and those that they take over in turn, with other pages and tokens.
@@ -100,10 +79,9 @@ class Bench:
         tables = deal(work, self.forward.cache.shape, rng)
         return tables, rng.integers(0, self.forward.shape.vocab, work.batched_tokens)
 
-    def _timing(self, mode: str, ready: list[Inputs]) -> Timing:
+    def _timing(self, ready: list[Inputs]) -> Timing:
         current, others = ready[0], ready[1:]
-        timed = self.timer.captured if mode == "graph" else self.timer.launched
-        assert timed is not None, "modes_of names no graph where there is none"
+        timed = self.timer.captured or self.timer.launched
         return timed(
             lambda: self.forward.run(current), lambda turn: current.load(others[turn % len(others)]), self.effort
         )
@@ -124,26 +102,20 @@ class Bench:
         self,
         point: GridPoint,
         size: int,
-        mode: str,
         status: str,
         timing: Timing = SKIPPED,
         clocks: tuple[float, float] = (NAN, NAN),
-        prepare_s: float = NAN,
-        sample_s: float = NAN,
+        **host: float,
     ) -> Sample:
-        return sample_of(
-            self.role,
-            point,
-            mode,
-            status,
-            timing,
-            captured_tokens=size,
-            prepare_s=prepare_s,
-            sample_s=sample_s,
-            all_reduce_s=all_reduce_s(self.whole, self.link, self.gpus, size, self.forward.dtype.itemsize),
-            sm_clock_mhz=clocks[0],
-            memory_clock_mhz=clocks[1],
-        )
+        columns = {"prepare_s": NAN, "sample_s": NAN, **host}
+        columns |= {"captured_tokens": size, "sm_clock_mhz": clocks[0], "memory_clock_mhz": clocks[1]}
+        columns["all_reduce_s"] = all_reduce_s(self.whole, self.link, self.gpus, size, self.forward.dtype.itemsize)
+        return sample_of(self.role, point, mode_of(self.timer), status, timing, **columns)
+
+
+def mode_of(timer: Timer) -> str:
+    """Return how passes are timed: a graph of each if the device has graphs."""
+    return "graph" if timer.captured else "eager"
 
 
 def _reason(error: Exception) -> str:

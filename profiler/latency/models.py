@@ -86,13 +86,12 @@ def build(subject: Subject, gpus: int, setting: Setting) -> LoadedModel:
     Raises
     ------
     SpecsimError
-        When the model is unknown, does not fit, or is loaded and to be sharded.
+        When the model is unknown or does not fit.
     """
     if subject.random:
         whole = subject.shape
         part = shard(whole, gpus)
         return LoadedModel(random_model(part, device=setting.device, dtype=setting.dtype), part, whole)
-    check_shards(subject, gpus)
     from profiler.models.loading import load_model
 
     model = load_model(subject.name, device=str(setting.device), dtype=str(setting.dtype).removeprefix("torch."))

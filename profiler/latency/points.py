@@ -249,11 +249,6 @@ class Grid:
         kept = {point.key: point for point in every if self._within(point)}
         return sorted(kept.values(), key=lambda point: (point.tokens_most()[1], point.tokens_most()[0], point.key))
 
-    def launched(self, role: str) -> set[str]:
-        """Return the keys of the points that are also launched kernel by kernel: three, since no profile reads them."""
-        steps = [point.key for point in self.passes(role) if point.kind in ("decode", "draft")]
-        return {steps[0], steps[len(steps) // 2]} if role == "target" else {steps[0]}
-
     def _within(self, point: GridPoint) -> bool:
         context, batched = point.tokens_most()
         return context <= self.max_context_tokens and batched <= self.max_batched_tokens

@@ -71,7 +71,7 @@ class Sample:
 
     `role` is target or draft, `mode` graph or eager. Samples of one `shape` are held out together. `captured_tokens`
     are the batched tokens with the padding to a captured size. `all_reduce_s` is modelled, never measured. Clocks are
-    NaN if they cannot be read, `mean_s` in older files.
+    NaN if they cannot be read, `mean_s` in older files, and `host_s`, the host's time to launch a pass, in newer ones.
     """
 
     role: str
@@ -107,24 +107,19 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds of a pass over its runs: median, mean, minimum, and width of the middle half.
-
-    `host_s` is the host's median time to launch it; None if it runs on the host.
-    """
+    """Seconds of a pass over its runs: median, mean, minimum, and width of the middle half."""
 
     median_s: float
     mean_s: float
     least_s: float
     spread_s: float
     runs: int
-    host_s: float | None = None
 
     @classmethod
-    def of(cls, seconds: list[float], host: list[float] | None = None) -> Timing:
+    def of(cls, seconds: list[float]) -> Timing:
         """Summarise runs."""
         low, middle, high = np.quantile(seconds, [0.25, 0.5, 0.75])
-        host_s = float(np.median(host)) if host else None
-        return cls(float(middle), float(np.mean(seconds)), min(seconds), float(high - low), len(seconds), host_s)
+        return cls(float(middle), float(np.mean(seconds)), min(seconds), float(high - low), len(seconds))
 
 
 def sample_of(role: str, point: GridPoint, mode: str, status: str, timing: Timing, **more: Any) -> Sample:
@@ -144,9 +139,8 @@ def sample_of(role: str, point: GridPoint, mode: str, status: str, timing: Timin
         "logit_tokens": work.logit_tokens,
         "captured_tokens": work.batched_tokens,
         **asdict(timing),
-        "host_s": NAN if timing.host_s is None else timing.host_s,
         **dict.fromkeys(("prepare_s", "sample_s", "all_reduce_s"), 0.0),
-        **dict.fromkeys(("sm_clock_mhz", "memory_clock_mhz"), NAN),
+        **dict.fromkeys(("host_s", "sm_clock_mhz", "memory_clock_mhz"), NAN),
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     return Sample(**(columns | more))

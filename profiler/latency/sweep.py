@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from profiler.latency.measure import modes_of
+from profiler.latency.measure import mode_of
 from profiler.latency.models import LoadedPair, Setting, Subject
 from profiler.latency.points import ROLES, GridPoint, interleaved
 from profiler.latency.samples import SampleFile
@@ -16,7 +16,6 @@ from specsim.errors import SpecsimError, first_line
 
 POINTS_A_LINE = 10
 SECONDS_A_LINE = 15.0
-Turn = tuple[str, GridPoint]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,53 +35,40 @@ class LatencySweep:
 
     def run(self) -> int:
         """Measure the missing points, at least one; return how many are left."""
-        grid, names = self.setting.grid, self.file.names
-        every = {role: grid.passes(role) for role in ROLES}
-        lacking: dict[Turn, list[str]] = {}
-        for role, points in every.items():
-            launched = grid.launched(role)
-            for point in points:
-                modes = modes_of(self.timer, point, launched)
-                lacking[role, point] = [mode for mode in modes if (role, point.key, mode) not in names]
-        order = [turn for turn in interleaved(every)[: self.most] if lacking[turn]]
+        every = {role: self.setting.grid.passes(role) for role in ROLES}
+        names, mode = self.file.names, mode_of(self.timer)
+        wanted = {role: [each for each in of if (role, each.key, mode) not in names] for role, of in every.items()}
+        order = [(role, point) for role, point in interleaved(every)[: self.most] if point in wanted[role]]
         if not order:
             return 0
-        wanted = {role: [point for point in points if lacking[role, point]] for role, points in every.items()}
         pair = LoadedPair(self.subjects, self.setting, self.timer, self.file)
         try:
             kept = pair.settle({role: points for role, points in wanted.items() if points})
-            return self._measured(pair, [(turn, lacking[turn]) for turn in order if turn[1] in kept[turn[0]]])
+            return self._measured(pair, [(role, point) for role, point in order if point in kept[role]])
         finally:
             self.file.write()
             pair.release()
 
-    def _measured(self, pair: LoadedPair, order: list[tuple[Turn, list[str]]]) -> int:
+    def _measured(self, pair: LoadedPair, order: list[tuple[str, GridPoint]]) -> int:
         """Measure points until the deadline, with a line about every ten or fifteen seconds; return those left."""
         label, total = f"{self.file.facts['target']} + {self.file.facts['draft']}", len(order)
         told, started = 0, self.clock()
         told_at = started
         with progress(total, "point") as show:
-            for done, ((role, point), modes) in enumerate(order, start=1):
-                seconds = self._sampled(pair, role, point, modes)
+            for done, (role, point) in enumerate(order, start=1):
+                try:
+                    for sample in pair.benches[role].samples(point):
+                        self.file.add(sample)
+                except RuntimeError as error:
+                    said = f"{role} {point.key}: {first_line(error)}; measured points are kept in {self.file.path}"
+                    raise SpecsimError(said) from error
                 now, line = self.clock(), ""
                 if done - told >= POINTS_A_LINE or now - told_at >= SECONDS_A_LINE or done in (1, total):
                     told, told_at, used = done, now, now - started
                     left = used / done * (total - done)
                     line = f"{label}: {done} of {total} points, {used:.0f} s, about {left:.0f} s left; "
-                    line += f"{role} {point.key} {1e3 * seconds:.3f} ms"
+                    line += f"{role} {point.key} {1e3 * sample.median_s:.3f} ms"
                 show(line, 1)
                 if now > self.deadline:
                     return total - done
         return 0
-
-    def _sampled(self, pair: LoadedPair, role: str, point: GridPoint, modes: list[str]) -> float:
-        """Measure a point; return the seconds of its pass, NaN if it was skipped."""
-        found = []
-        try:
-            for sample in pair.benches[role].samples(point, modes):
-                self.file.add(sample)
-                found.append(sample.median_s)
-        except RuntimeError as error:
-            told = f"{role} {point.key}: {first_line(error)}; measured points are kept in {self.file.path}"
-            raise SpecsimError(told) from error
-        return found[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -32,25 +32,11 @@ class Effort:
 Timed = Callable[[Run, Rotate, Effort], Timing]
 
 
-class Timer(Protocol):
-    """Times passes. `rotate(i)` loads the i-th inputs before each run; its time is not counted."""
-
-    @property
-    def captured(self) -> Timed | None:
-        """A function that times a pass captured as a CUDA graph; None if the device has no graphs."""
-        ...
-
-    def launched(self, run: Run, rotate: Rotate, effort: Effort) -> Timing:
-        """Time a pass launched kernel by kernel."""
-        ...
-
-    def host(self, run: Run, runs: int = FEWEST) -> float:
-        """Return the median wall seconds of a call that ends on the host."""
-        ...
-
-
 class HostTimer:
-    """The CPU's timer: a clock is read before and after. It has no graphs."""
+    """The CPU's timer: a clock is read before and after. It has no graphs.
+
+    `rotate(i)` loads the i-th inputs before each run; its time is not counted.
+    """
 
     captured = None
 
@@ -95,11 +81,21 @@ class CudaTimer:
         self._spin = spin
 
     def launched(self, run: Run, rotate: Rotate, effort: Effort) -> Timing:
-        """Time a pass launched kernel by kernel, and the launching on the host."""
+        """Time a pass launched kernel by kernel."""
         for turn in range(WARM_UPS):
             rotate(turn)
             run()
-        return self._timed_alone(run, rotate, effort)
+        seconds: list[float] = []
+        while _goes_on(seconds, effort):
+            rotate(len(seconds))
+            self._cuda.synchronize()
+            before, after = self._events()
+            before.record()
+            run()
+            after.record()
+            self._cuda.synchronize()
+            seconds.append(before.elapsed_time(after) / 1000)
+        return Timing.of(seconds)
 
     def captured(self, run: Run, rotate: Rotate, effort: Effort) -> Timing:
         """Time the replay of a pass."""
@@ -135,22 +131,6 @@ class CudaTimer:
             seconds.append(self._clock() - start)
         return float(np.median(seconds))
 
-    def _timed_alone(self, run: Run, rotate: Rotate, effort: Effort) -> Timing:
-        seconds: list[float] = []
-        launches: list[float] = []
-        while _goes_on(seconds, effort):
-            rotate(len(seconds))
-            self._cuda.synchronize()
-            before, after = self._events()
-            before.record()
-            start = self._clock()
-            run()
-            launches.append(self._clock() - start)
-            after.record()
-            self._cuda.synchronize()
-            seconds.append(before.elapsed_time(after) / 1000)
-        return Timing.of(seconds, launches)
-
     def _timed_in_line(self, run: Run, rotate: Rotate, effort: Effort, spin_cycles: int) -> Timing:
         seconds: list[float] = []
         while _goes_on(seconds, effort):
@@ -175,6 +155,9 @@ def _goes_on(seconds: list[float], effort: Effort) -> bool:
     if len(seconds) < min(FEWEST, effort.repeats):
         return True
     return len(seconds) < effort.repeats and sum(seconds) < effort.seconds
+
+
+Timer: TypeAlias = HostTimer | CudaTimer
 
 
 def timer_for(device: torch.device) -> Timer:

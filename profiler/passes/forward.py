@@ -73,9 +73,7 @@ class PackedForward(ABC):
         )
 
     def _placed(self, values: Ints, size: int, padding: int) -> torch.Tensor:
-        whole = np.full(size, padding, dtype=np.int64)
-        whole[: len(values)] = values
-        return torch.from_numpy(whole).to(self.device)
+        return torch.from_numpy(np.pad(values, (0, size - len(values)), constant_values=padding)).to(self.device)
 
     def prepared(self, work: Work, tables: PageTables, tokens: Ints) -> Callable[[], torch.Tensor]:
         """Return what lays the inputs of a pass of (T,) tokens out and runs it; its logits hold until the next pass."""

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from profiler.acceptance import curves
-from profiler.acceptance.analysis import calibrated, fit_curve, spread_of
+from profiler.acceptance import analysis, curves
+from profiler.acceptance.analysis import fit_curve
 from profiler.acceptance.trace_file import RecordedTrace
 from specsim.acceptance.curves import Acceptance, Curve
 from specsim.rng import mix
@@ -72,7 +72,7 @@ def test_a_fit_finds_the_curves_that_a_trace_was_drawn_from_and_no_stretches(cur
 
 
 def test_a_fit_finds_stretches():
-    assert spread_of(0.6, 0.0) == 0.0
+    assert analysis.spread_of(0.6, 0.0) == 0.0
     curve = Curve(0.7, 3.0, 0.4, 0.5, stretch_tokens=16, stretch_spread=1.0)
     fitted = fit_curve(as_recorded(curve, 600, 200), "chat")
     assert (fitted.stretch_tokens, fitted.stretch_spread) == (16, pytest.approx(1.0, rel=0.1))
@@ -94,10 +94,12 @@ def test_calibrated_confidence_rises_and_keeps_the_mean():
     rng = np.random.default_rng(4)
     claimed = rng.random(5000)
     right = rng.random(5000) < claimed**2
-    found = calibrated(claimed, right)
+    found = analysis.calibrated(claimed, right)
     assert found.mean() == pytest.approx(right.mean())
     assert (np.diff(found[np.argsort(claimed)]) >= 0).all()
     assert np.abs(found - claimed**2).mean() < 0.04
+    nothing = [analysis.calibrated_variance(rng.random(500), rng.random(500) < 0.7) for _ in range(50)]
+    assert np.mean(nothing) == pytest.approx(0, abs=6e-4)
 
 
 def patterned(*patterns: list[int]) -> RecordedTrace:
@@ -107,6 +109,16 @@ def patterned(*patterns: list[int]) -> RecordedTrace:
     sequence = np.repeat(np.arange(len(patterns)), [len(each) for each in patterns])
     position = np.concatenate([np.arange(len(each)) for each in patterns])
     return acceptance_trace_of(zero, sequence, position, zero - 1, confidence, np.where(right, 0, 2), ("chat",))
+
+
+def test_texts_of_uneven_length_have_no_stretches():
+    """In a fifth of such recordings long texts counted for more in the covariance than in what is taken off it."""
+    rng = np.random.default_rng(3)
+    for _ in range(30):
+        lengths, levels = rng.exponential(130, 32).astype(int) + 1, 1 / (1 + np.exp(-1.6 - 0.8 * rng.normal(size=32)))
+        texts = [rng.random(tokens) < level for tokens, level in zip(lengths, levels, strict=True)]
+        rows = curves.on_path(patterned(*texts), "chat")
+        assert analysis.stretches_of(rows, analysis.between_texts(rows)) == (0, 0.0)
 
 
 def test_rows_of_a_category_leave_out_what_lies_off_the_path():
@@ -122,7 +134,9 @@ def test_a_round_begins_behind_the_bonus_token_of_the_last():
     assert [each.tolist() for each in curves.each_round(rows, 2)] == [[2, 2, 1, 0, 0], [0, 0, 0, 1, 1]]
     assert np.isnan(curves.rounds(rows, 9)).all()
     assert np.isnan(curves.settling(rows, np.array([5])).distance).all()
-    assert np.isnan(curves.clustered_error(np.ones(2), np.zeros(2, dtype=int)))
+    assert np.isnan(curves.half_width(np.ones(2), np.zeros(2, dtype=int)))
+    two_texts = np.array([0, 1, 1, 1]), np.array([3, 3, 4, 4])
+    assert curves.half_width(*two_texts) == pytest.approx(12.7062 * curves.clustered_error(*two_texts), rel=1e-5)
 
 
 def test_bins_hold_mean_confidence_and_acceptance():

@@ -12,7 +12,7 @@ import pytest
 
 from profiler.fidelity.command import add_arguments, study_of
 from profiler.fidelity.study import REAL, REVERSE, SIMULATED, described, study_named
-from profiler.fidelity.verdicts import Step, accounted, run_verdicts
+from profiler.fidelity.verdicts import Step, accounted, pass_errors, run_verdicts
 from specsim.files.yaml_file import shipped
 from tests.made import refusal
 
@@ -123,6 +123,15 @@ def test_one_real_run_is_held_to_the_target_and_cells_that_failed_have_no_verdic
     failed = cell("a", "simulated", numbers=(None,) * 4) | {"error": "no"}
     assert run_verdicts(pd.DataFrame([failed, cell("a", "real")])) == []
     assert run_verdicts(pd.DataFrame([cell("b", "real")])) == []
+
+
+def test_the_noise_of_passes_does_not_depend_on_how_often_a_shape_came():
+    """Of three the middle one lies on their median: distances from it said 0.57 of the noise."""
+    place, seconds = np.arange(15000), np.random.default_rng(0).normal(1, 0.02, 15000)
+    alike = {"pair": "p", "kind": "k", "context_tokens": 1, "batched_tokens": 4, "attention_pairs": 3, "predicted_s": 1}
+    for repeats in (2, 3, 5):
+        passes = pd.DataFrame({"requests": place // repeats, "measured_s": seconds}).assign(**alike)
+        assert pass_errors(passes, by_size=False)[0].noise == pytest.approx(0.6745 * 0.02, rel=0.05)
 
 
 ARRIVAL_S = np.array([0.0, 1.0, 10.0])

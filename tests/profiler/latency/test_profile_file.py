@@ -38,8 +38,7 @@ def measured():
 @pytest.fixture(scope="module")
 def mapping(tmp_path_factory, measured):
     """A profile of a GPU; the first point was not reached."""
-    samples = [replace(each, host_s=0.012) for each in measured[1:]]
-    path = written(tmp_path_factory.mktemp("mine") / "s.parquet", samples, planned=PLANNED)
+    path = written(tmp_path_factory.mktemp("mine") / "s.parquet", measured[1:], planned=PLANNED)
     return profile_mapping("mine", [path])[0]
 
 

@@ -12,7 +12,7 @@ from torch._dynamo.exc import TorchDynamoException  # noqa: E402
 
 from profiler.attention.pages import breaks_the_device, is_out_of_memory  # noqa: E402
 from profiler.latency.hardware import Clocks  # noqa: E402
-from profiler.latency.measure import Bench, modes_of, stated  # noqa: E402
+from profiler.latency.measure import Bench, stated  # noqa: E402
 from profiler.latency.models import Setting, Subject, needed, pool_pages, weights_bytes  # noqa: E402
 from profiler.latency.points import CPU_QUICK, FULL, GridPoint  # noqa: E402
 from profiler.latency.samples import SampleFile, Timing, read_samples  # noqa: E402
@@ -46,7 +46,7 @@ class CountingTimer:
             raise self.failure
         rotate(0)
         run()
-        return Timing(1.0, 1.0, 1.0, 0.0, 1, 0.25 if mode == "eager" else None)
+        return Timing(1.0, 1.0, 1.0, 0.0, 1)
 
     def host(self, run, runs=5):
         run()
@@ -125,7 +125,7 @@ def test_inputs_come_round_again_only_when_the_others_have_outgrown_the_cache_tw
         assert len({tuple(each.slots.tolist()) for each in ready}) == len(ready) == 1 + others
         ready[0].load = turns.append
         turns.clear()
-        bench._timing("eager", ready)
+        bench._timing(ready)
         assert all(one is not two for one, two in itertools.pairwise(turns))
 
 
@@ -169,18 +169,13 @@ def test_points_that_the_memory_does_not_hold_are_left_out_and_said(tmp_path, mo
     assert "note: lower grid: 304 tokens of tiny-llama's cache fit in the memory; 2 target p" in capsys.readouterr().err
 
 
-def test_where_graphs_are_captured_three_points_are_launched_too(tmp_path):
+def test_where_graphs_are_captured_every_point_is_replayed_at_a_captured_size(tmp_path):
     timer = CountingTimer(captures=True)
     assert sweep(tmp_path / "s.parquet", timer).run() == 0
-    every = read_samples(tmp_path / "s.parquet")[1]
-    launched = [(each.role, each.key) for each in every if each.mode == "eager"]
-    assert sorted(launched) == [("draft", "draft/1x1@16"), ("target", "decode/1x1@16"), ("target", "decode/4x1@16")]
-    samples = [each for each in every if each.role == "target"]
-    assert {each.key for each in samples if each.mode == "graph"} == {each.key for each in samples}
+    samples = read_samples(tmp_path / "s.parquet")[1]
+    assert {each.mode for each in samples} == set(timer.calls) == {"graph"}
     verify = next(each for each in samples if each.key == "verify/1x3@16")
     assert (verify.batched_tokens, verify.captured_tokens) == (3, 4)
-    assert {each.host_s for each in every if each.mode == "eager"} == {0.25}
-    assert modes_of(timer, GridPoint("prefill", 1, 0, 4096)) == ("graph",)
 
 
 def test_a_shard_is_measured_and_its_all_reduce_modelled(tmp_path):
