@@ -216,7 +216,7 @@ def _wrong_load(result: Mapping[str, Any]) -> str | None:
     """Return what is wrong with how requests were sent."""
     clients, rate = result.get(BENCH), result.get(RATE, inf)
     if clients is None and rate in NO_PAUSE:
-        return f"no {BENCH} and {RATE} inf: requests at once or a ramp; expected --max-concurrency N or a --request-rate"
+        return f"no {BENCH} and {RATE} inf: requests at once or a ramp; expected --max-concurrency N or --request-rate"
     if clients is not None and rate not in NO_PAUSE:
         return f"{RATE} {rate} and {BENCH} {clients}; expected one of them"
     if rate not in NO_PAUSE and result.get("burstiness", 1.0) != 1.0:
