@@ -42,7 +42,7 @@ def main() -> None:
     """Sweep the limit against the load: 0 never drafts, 512 always does."""
     Path("own_scheduler.yaml").write_text(SETTINGS, encoding="utf-8")
     runs = sweep(
-        {"scheduler__speculation__most_decoding": [0, 16, 64, 512], "rps": [4, 8, 12]},
+        {"scheduler__speculation__most_decoding": [0, 16, 32, 512], "rps": [4, 8, 12]},
         scheduler="./own_scheduler.yaml",
         plugins=[__file__],
         profile="llama8b_1b_a100",

@@ -98,8 +98,12 @@ class Holdings:
         return len(self.traces) + len(self.requests) + len(self.server) + lengths + len(self.tables)
 
     def reasons(self, kind: str) -> str:
-        """Return why there is none of a kind, or what would tell it."""
-        return "; ".join(dict.fromkeys(why for each, why in self.lacks if each == kind)) or TOLD_BY[kind]
+        """Return why there is none of a kind, once for all files that lack it alike, or what would tell it."""
+        files: dict[str, list[str]] = {}
+        for file, _, why in (why.partition(": ") for each, why in dict.fromkeys(self.lacks) if each == kind):
+            files.setdefault(why, []).append(file)
+        said = (f"{some[0]}{f' and {len(some) - 1} more' * (len(some) > 1)}: {why}" for why, some in files.items())
+        return "; ".join(said) or TOLD_BY[kind]
 
 
 def import_files(files: Sequence[Path], how: How, out: Path, *, force: bool) -> Iterator[str]:
@@ -274,10 +278,8 @@ def _traces(held: Holdings) -> Iterator[ImportedFile]:
     for place, (trace, said) in enumerate(held.traces, start=1):
         name = f"{TRACE}_{place}" if len(held.traces) > 1 else TRACE
         table = _frame(trace)
-        if trace.prefixes is None:
-            yield ImportedFile(f"{name}.csv", said, partial(table.to_csv, index=False))
-        else:
-            yield ImportedFile(f"{name}.parquet", said, partial(table.to_parquet, index=False))
+        kind, write = ("csv", table.to_csv) if trace.prefixes is None else ("parquet", table.to_parquet)
+        yield ImportedFile(f"{name}.{kind}", said, partial(write, index=False))
 
 
 def _frame(trace: Trace) -> DataFrame:
@@ -333,15 +335,12 @@ def _points(held: Holdings) -> Iterator[ImportedFile]:
         held.lacks.append((POINTS, str(error)))
         return
     if points:
-        loads = (
-            DataFrame([load for load, _, _ in points])
-            .drop(columns=[*LISTED])
-            .rename(columns={"drafts": "num_speculative_tokens"})
-        )
+        loads = DataFrame([load for load, _, _ in points]).drop(columns=[*LISTED])
+        loads = loads.rename(columns={"drafts": "num_speculative_tokens"})
         times = {f"{name}_ms": [1e3 * getattr(each, f"{name}_s") for each in points] for name in ("ttft", "tpot")}
         sent = loads[["concurrency", "rate"]].astype({"concurrency": "Int64"})
         table = loads.assign(**times, **{str(name): column.mask(column == 0) for name, column in sent.items()})
         few = f"; `specsim calibrate` takes at least {LEAST_POINTS}" if len(points) < LEAST_POINTS else ""
         lacks = dict.fromkeys(why for kind, why in held.lacks if kind == POINTS)
-        said = "; ".join((f"{len(points)} points of {counted(points)}{few}", *notes, *lacks))
+        said = "; ".join((f"{len(points)} point{'s' * (len(points) > 1)} of {counted(points)}{few}", *notes, *lacks))
         yield ImportedFile(f"{POINTS}.csv", said, partial(table.to_csv, index=False, float_format="%.10g"))

@@ -55,7 +55,7 @@ def counted(points: Sequence[MeasuredPoint]) -> str:
     """Return how many loads of which kind there are."""
     at_a_rate = sum(each.load.rate > 0 for each in points)
     kinds = ((len(points) - at_a_rate, "closed"), (at_a_rate, "open"))
-    return f"{' and '.join(f'{number} {kind}' for number, kind in kinds if number)} loops"
+    return f"{' and '.join(f'{number} {kind}' for number, kind in kinds if number)} loop{'s' * (len(points) > 1)}"
 
 
 class Held(NamedTuple):
@@ -218,7 +218,7 @@ def _wrong_load(result: Mapping[str, Any]) -> str | None:
     """Return what is wrong with how requests were sent."""
     clients, rate = result.get(BENCH), result.get(RATE, inf)
     if clients is None and rate in NO_PAUSE:
-        return f"no {BENCH} and {RATE} inf: all requests at once; expected --max-concurrency N or --request-rate R"
+        return f"no {BENCH} and {RATE} inf: requests at once or a ramp; expected --max-concurrency N or --request-rate"
     if clients is not None and rate not in NO_PAUSE:
         return f"{RATE} {rate} and {BENCH} {clients}; expected one of them"
     if rate not in NO_PAUSE and result.get("burstiness", 1.0) != 1.0:

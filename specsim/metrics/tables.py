@@ -472,4 +472,5 @@ def run_html(made_of: Configured, metrics: Mapping[str, Any], notes: Sequence[st
 def as_html(title: str, table: str, lines: Sequence[str]) -> str:
     """Return a title, a table of text and the lines below it as HTML."""
     below = "".join(f"<div>{escape(line)}</div>" for line in untold(lines))
-    return f"<div><b>{escape(title)}</b><pre>{escape(table)}</pre>{below}</div>"
+    shown = f'<pre style="font-family: monospace; white-space: pre; overflow-x: auto">{escape(table)}</pre>'
+    return f"<div><b>{escape(title)}</b>{shown}{below}</div>"

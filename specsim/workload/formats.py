@@ -178,7 +178,7 @@ OTHERS = (
     Other(
         "a summary of `vllm bench serve` without its requests",
         frozenset({"request_throughput", "total_input_tokens"}),
-        f"expected one of --save-result --save-detailed; {POINTS}",
+        f"expected one that --save-detailed wrote; {POINTS}",
         unless="input_lens",
     ),
     Other(

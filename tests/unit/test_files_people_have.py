@@ -166,7 +166,7 @@ APPENDED = f"{json.dumps({**VLLM, **LENGTHS, 'start_times': [0, 1]})}\n" * 2
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (json.dumps(VLLM), "a summary of `vllm bench serve` without its requests: expected one of --save-result"),
+        (json.dumps(VLLM), "a summary of `vllm bench serve` without its requests: expected one that --save-det"),
         (APPENDED, "results of several benchmarks, a line each: `specsim import` makes a trace of each"),
         (json.dumps({"input_config": {}}, indent=1), "a summary of aiperf or genai-perf without its requests: aip"),
         ("created,input_tokens,output_tokens\n1,5,6\n2,5,\n3,5,", "2 of 3 requests have no output_tokens; expected"),

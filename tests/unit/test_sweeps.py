@@ -131,7 +131,7 @@ def test_what_jupyter_shows_is_short_and_names_what_differs(stored):
     assert repr(found) == "<Sweep of 8 runs: scheduler (2), rps (2), seed (2); 2 notes>"
     run = found[0]._repr_html_()
     assert "trace=poisson" in run
-    assert "coding" in run
+    assert re.search(r"<pre style=\"font-family: monospace;[^<]*\ncoding ", run)
     assert len(run) < 4000
 
 
