@@ -46,13 +46,10 @@ def _told(command: Callable[[], int], debug: bool) -> int:
             # As Ctrl-C: joblib's processes end before this one does, and leave nothing behind.
             signal.signal(signal.SIGTERM, signal.default_int_handler)
         return command()
-    except SpecsimError as error:
+    except (SpecsimError, PermissionError) as error:
         if debug:
             _print_traceback(error)
         say(f"specsim: {one_line(str(error))}", error=True)
-        return 2
-    except PermissionError as error:
-        say(f"specsim: {one_line(f'{error.filename}: {error.strerror}')}", error=True)
         return 2
     except KeyboardInterrupt as stop:
         say(f"specsim: interrupted; {one_line(str(stop)) or 'nothing is kept'}", error=True)

@@ -224,11 +224,8 @@ def _dask(jobs: int) -> Iterator[Client]:
     from distributed import Client
     from distributed.utils import silence_logging_cmgr
 
-    started: dict[str, Any] = {}
-    if not _dask_address():
-        started = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": ANY_PORT, "preload": __name__}
-        started["silence_logs"] = QUIET
-    with silence_logging_cmgr(QUIET), Client(**started) as client:
+    own = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": ANY_PORT, "preload": __name__}
+    with silence_logging_cmgr(QUIET), Client(**({} if _dask_address() else own | {"silence_logs": QUIET})) as client:
         yield client
 
 

@@ -84,11 +84,8 @@ def run_folders(folder: Path) -> list[Path]:
         return []
     except OSError as error:
         raise SpecsimError(f"{str(folder)!r} cannot be read: {error.strerror}") from None
-    return sorted(each for each in inside if holds_remains(each) or _is_closed(each))
-
-
-def _is_closed(path: Path) -> bool:
-    return path.is_dir() and not os.access(path, os.R_OK | os.X_OK)
+    closed = {each for each in inside if each.is_dir() and not os.access(each, os.R_OK | os.X_OK)}
+    return sorted(each for each in inside if each in closed or holds_remains(each))
 
 
 def planned_in(root: Path) -> tuple[list[str] | None, float, bool]:

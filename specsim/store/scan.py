@@ -70,13 +70,7 @@ def scan(runs: Sequence[AnyRun | Path], failures: Sequence[Failure] = ()) -> Sca
 
 
 def swept(name: str, run: AnyRun, provenance: Mapping[str, Any] | None = None) -> SweptRun:
-    """Return a run as a row of a table, with the checksums of what it read among its settings.
-
-    Raises
-    ------
-    SpecsimError
-        When its files are whole and lack what this version writes.
-    """
+    """Return a run as a row of a table, with the checksums of what it read; SpecsimError for one of an old version."""
     try:
         provenance = run.provenance if provenance is None else provenance
         settings = {**_settings_of(run.made_of.config), **_read_by(provenance)}
