@@ -340,7 +340,7 @@ def run_points(
 
 
 def _run(new: Sequence[PlannedRun], planned: Sequence[PlannedRun], root: Path | None, **how: Any) -> Sweep:
-    """Execute the new ones among the planned runs; what ends a sweep early says how many of all are kept."""
+    """Execute the new ones among the planned runs; an early end of the sweep says how many of all are kept."""
     keys = {each.key for each in new}
     beside = None if new is planned else [each.key for each in planned if each.key not in keys]
     try:

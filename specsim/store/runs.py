@@ -64,7 +64,7 @@ def holds_remains(folder: Path) -> bool:
 
 
 def _holds(folder: Path, *names: str) -> bool:
-    """Return whether a folder holds files of these names; one that may not be looked into holds none."""
+    """Return whether a folder holds files of these names; False for a folder that may not be looked into."""
     return all(map(os.path.isfile, (Path(folder) / name for name in names)))
 
 
