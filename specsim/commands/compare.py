@@ -42,6 +42,7 @@ def compare_command(arguments: argparse.Namespace) -> int:
         rows.append((*point, label, in_digits(one), in_digits(other), told, share))
     head, *lines = aligned(rows, left=len(found.keys) + 1)
     say(*header(found.stand_ins, WIDTH), head, "-" * max(map(len, (head, *lines))), *lines, found.said)
+    say(*(f"note: {each}" for each in found.notes))
     return 0
 
 

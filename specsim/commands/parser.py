@@ -15,6 +15,7 @@ from typing import Any, NoReturn, TextIO
 
 from specsim.errors import SpecsimError, one_line, say
 from specsim.files.checked_mapping import expanded
+from specsim.files.staging import Unwritable
 
 WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EPIPE}
 
@@ -45,7 +46,7 @@ def _told(command: Callable[[], int], debug: bool) -> int:
             # As Ctrl-C: joblib's processes end before this one does, and leave nothing behind.
             signal.signal(signal.SIGTERM, signal.default_int_handler)
         return command()
-    except SpecsimError as error:
+    except (SpecsimError, PermissionError) as error:
         if debug:
             _print_traceback(error)
         say(f"specsim: {one_line(str(error))}", error=True)
@@ -162,11 +163,12 @@ def told(line: str) -> None:
 
 @contextmanager
 def resumable(root: Path) -> Iterator[None]:
-    """Tell an interruption how the search in a folder goes on."""
+    """Tell an interruption, or a full disk, how the search in a folder goes on."""
     try:
         yield
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"the runs that ended are kept; the same command with --out {root} goes on") from None
+    except (KeyboardInterrupt, Unwritable) as stop:
+        said = f"the runs that ended are kept; the same command with --out {root} goes on"
+        raise type(stop)(f"{stop}; {said}" if str(stop) else said) from None
 
 
 def asked_for(arguments: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:

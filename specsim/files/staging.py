@@ -60,10 +60,10 @@ def remove_stale(root: Path, now_s: float) -> None:
 
 def remove(path: Path) -> None:
     """Remove a file or folder, as far as possible; a missing one is no error."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with suppress(OSError):
+    with suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
             path.unlink()
 
 

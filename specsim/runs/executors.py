@@ -35,6 +35,8 @@ JOB_MEMORY = "4GiB"
 LOOK_S, ASK, LOST = 0.005, 200, 10
 """How often results of Dask are looked for; after how many looks in vain Dask is asked what it does, and after how many
 idle answers the rest is lost: 10 s."""
+QUIET = logging.CRITICAL
+"""Of Dask's log while a client opens, works and closes: its errors are raised."""
 ANY_PORT = "127.0.0.1:0"
 """Of Dask's own pages. Without it they take port 8787, and of two sweeps on a host one warns that it is taken."""
 _ONE_AT_A_TIME = threading.Lock()
@@ -197,7 +199,8 @@ def _as_they_end(client: Client, ended: as_completed, jobs: int) -> Iterator[Any
                 continue
             error = found if isinstance(found, BaseException) else found and found[1]
             if isinstance(error, BaseException) and not isinstance(error, KilledWorker):
-                raise error
+                # What Dask's scheduler could not read is the cause of an error of its own.
+                raise error if isinstance(error, SpecsimError) else error.__cause__ or error
             yield None
         if batch:
             looks = idle = 0
@@ -219,26 +222,11 @@ def _as_they_end(client: Client, ended: as_completed, jobs: int) -> Iterator[Any
 def _dask(jobs: int) -> Iterator[Client]:
     """Yield a client of the cluster at `DASK_SCHEDULER_ADDRESS`, or of workers that are started here."""
     from distributed import Client
+    from distributed.utils import silence_logging_cmgr
 
-    if _dask_address():
-        with Client() as client:
-            yield client
-        return
-    started = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": ANY_PORT, "preload": __name__}
-    with _silent() as level, Client(**started, silence_logs=level) as client:
+    own = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": ANY_PORT, "preload": __name__}
+    with silence_logging_cmgr(QUIET), Client(**({} if _dask_address() else own | {"silence_logs": QUIET})) as client:
         yield client
-
-
-@contextmanager
-def _silent() -> Iterator[int]:
-    """Let Dask's log say nothing while a cluster of ours opens, works and closes: its errors are raised."""
-    logger = logging.getLogger("distributed")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield logging.CRITICAL
-    finally:
-        logger.setLevel(before)
 
 
 def dask_setup(worker: object) -> None:
@@ -252,11 +240,12 @@ def _slurm(jobs: int) -> Iterator[Client]:
     import dask
     from dask_jobqueue import SLURMCluster
     from distributed import Client
+    from distributed.utils import silence_logging_cmgr
 
     asked: dict[str, Any] = {"cores": 1, "processes": 1, "memory": JOB_MEMORY}
     asked = {key: dask.config.get(f"jobqueue.slurm.{key}", None) or value for key, value in asked.items()}
-    asked |= {"scheduler_options": {"dashboard_address": ANY_PORT}, "silence_logs": logging.CRITICAL}
-    with _silent(), SLURMCluster(**asked) as cluster, Client(cluster) as client:
+    asked |= {"scheduler_options": {"dashboard_address": ANY_PORT}, "silence_logs": QUIET}
+    with silence_logging_cmgr(QUIET), SLURMCluster(**asked) as cluster, Client(cluster) as client:
         _check_submits(cluster.job_script())
         cluster.scale(jobs=jobs)
         yield client

@@ -206,7 +206,7 @@ def plan(
     if root is not None:
         if holds_remains(root):
             raise SpecsimError(f"out={root}: holds a single run; expected a new folder, or one of sweeps")
-        if not begun and root.is_dir() and any(root.iterdir()):
+        if not begun and any(root.glob("*")):
             for each in points:
                 each.handed.check_known(root)
     stored = {} if root is None else {key_of(place): place for place in reversed(run_folders(root))}

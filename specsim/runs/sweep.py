@@ -340,15 +340,15 @@ def run_points(
 
 
 def _run(new: Sequence[PlannedRun], planned: Sequence[PlannedRun], root: Path | None, **how: Any) -> Sweep:
-    """Execute the new ones among the planned runs; an interrupt or a full disk says how many of all are kept."""
+    """Execute the new ones among the planned runs; an early end of the sweep says how many of all are kept."""
     keys = {each.key for each in new}
     beside = None if new is planned else [each.key for each in planned if each.key not in keys]
     try:
         return run_all(new, root, beside=beside, **how)
-    except (KeyboardInterrupt, Unwritable) as stop:
-        if root is None:
+    except (KeyboardInterrupt, SpecsimError) as stop:
+        kept = 0 if root is None else len(standing(planned, root))
+        if root is None or not (kept or isinstance(stop, KeyboardInterrupt | Unwritable)):
             raise
-        kept = len(standing(planned, root))
         on = kept < len(planned)
         further = f"the same command with out={root} goes on" if on else f"specsim plot {root} --out DIR draws them"
         said = f"{kept} of {len(planned)} runs are kept; {further}"

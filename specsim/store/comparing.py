@@ -85,7 +85,7 @@ class Compared(NamedTuple):
     """Settings that differ as (key, A's, B's), the keys of points, their numbers, and a line about the intervals.
 
     `stand_ins` has a note for each trace that ships in the place of another, `unknown` what a side does not tell, and
-    `picked` each side's result among several.
+    `picked` each side's result among several. `notes` has what is left out of a side's sweep, or makes its runs differ.
     """
 
     settings: list[tuple[str, Any, Any]]
@@ -95,6 +95,7 @@ class Compared(NamedTuple):
     stand_ins: list[str]
     unknown: Sequence[str] = ()
     picked: Sequence[str] = ("", "")
+    notes: Sequence[str] = ()
 
 
 def compared(one: Path, other: Path) -> Compared:
@@ -114,9 +115,8 @@ def compared(one: Path, other: Path) -> Compared:
         return compare_served(*(runs.get(place) or _benchmark(place, like) for place in (one, other)))
     loaded = [load_sweep(place) for place in sweeps]
     found = compare_runs(*([swept(*each) for each in zip(side.names, side, strict=False)] for side in loaded))
-    lost = [failed_said(len(side.failures), len(side) + len(side.failures)) for side in loaded]
-    said = [f"; {name}: {each}" for name, lines in zip(SIDES, lost, strict=True) for each in lines]
-    return found._replace(said="".join((found.said, *said)))
+    lost = [[*side.whole_notes, *failed_said(len(side.failures), len(side) + len(side.failures))] for side in loaded]
+    return found._replace(notes=[f"{name}: {each}" for name, said in zip(SIDES, lost, strict=True) for each in said])
 
 
 def _run(folder: Path) -> ComparedRun:
@@ -321,7 +321,7 @@ def compare_runs(one: Sequence[SweptRun], other: Sequence[SweptRun]) -> Compared
     rows, said = list(_paired_rows(pairs, keys)), f"differences are paired by seed, {intervals}"
     if not _same_requests([key for key, _, _ in settings]):
         rows, said = [each._replace(half_width=nan) for each in rows], OTHERS
-    said += f"; {left} runs have no partner" if left else ""
+    said += f"; {left} {'run has' if left == 1 else 'runs have'} no partner" if left else ""
     return Compared(settings, keys, rows, said, stand_ins_of(pairs))
 
 

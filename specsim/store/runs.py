@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -54,21 +55,37 @@ CHECKED = tuple(name for name in FILES if name != PROVENANCE_FILE)
 
 def is_run(folder: Path) -> bool:
     """Return whether ``folder`` holds the files of a run; their content is not checked."""
-    return all((Path(folder) / name).is_file() for name in (METRICS_FILE, REQUESTS_FILE))
+    return _holds(folder, METRICS_FILE, REQUESTS_FILE)
 
 
 def holds_remains(folder: Path) -> bool:
     """Return whether ``folder`` holds a run or some files of one."""
-    return is_run(folder) or all((Path(folder) / name).is_file() for name in (CONFIG_FILE, PROVENANCE_FILE))
+    return is_run(folder) or _holds(folder, CONFIG_FILE, PROVENANCE_FILE)
+
+
+def _holds(folder: Path, *names: str) -> bool:
+    """Return whether a folder holds files of these names; False for a folder that may not be looked into."""
+    return all(map(os.path.isfile, (Path(folder) / name for name in names)))
 
 
 def run_folders(folder: Path) -> list[Path]:
-    """Return the direct subfolders that hold a run or some files of one, by name.
+    """Return the direct subfolders that hold a run or some files of one, or cannot be looked into, by name.
 
     A run that is being written is left out.
+
+    Raises
+    ------
+    SpecsimError
+        When the folder itself cannot be looked into.
     """
-    inside = Path(folder).iterdir() if Path(folder).is_dir() else ()
-    return sorted(each for each in inside if not each.name.startswith(".") and holds_remains(each))
+    try:
+        inside = [each for each in Path(folder).iterdir() if not each.name.startswith(".")]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise SpecsimError(f"{str(folder)!r} cannot be read: {error.strerror}") from None
+    closed = {each for each in inside if each.is_dir() and not os.access(each, os.R_OK | os.X_OK)}
+    return sorted(each for each in inside if each in closed or holds_remains(each))
 
 
 def planned_in(root: Path) -> tuple[list[str] | None, float, bool]:
@@ -88,7 +105,7 @@ def planned_in(root: Path) -> tuple[list[str] | None, float, bool]:
         return keys, file.stat().st_mtime, noted is not keys
     except (FileNotFoundError, NotADirectoryError):
         return None, 0.0, False
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         raise SpecsimError(f"{str(file)!r} is damaged; the next sweep in the folder writes it anew") from None
 
 
@@ -241,8 +258,8 @@ def _read_parquet(path: Path, types: Mapping[str, str]) -> DataFrame:
 
     check_file(path, MOST_FILE_BYTES)
     try:
-        # A folder named rps=2 is a sweep's, not a partition.
-        table = pq.read_table(path, partitioning=None)
+        # Of a name, pyarrow reads rps=2 as a partition, and no bytes but UTF-8.
+        table = pq.read_table(pa.BufferReader(path.read_bytes()))
     except (pa.ArrowException, OSError) as error:
         raise SpecsimError(f"{str(path)!r} is damaged: not a Parquet file ({first_line(error)})") from error
     missing = [name for name in types if name not in table.column_names]
@@ -261,7 +278,7 @@ def _mapping(path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
     check_file(path, MOST_FILE_BYTES)
     try:
         value = parse(path.read_text(encoding="utf-8"))
-    except (ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise SpecsimError(f"{str(path)!r} is damaged: {first_line(error)}") from error
     if not isinstance(value, dict):
         raise SpecsimError(f"{str(path)!r} holds {type(value).__name__}; expected a mapping of keys to values")
@@ -296,7 +313,7 @@ def check_place(folder: Path, made_of: Configured) -> None:
     SpecsimError
         Before anything has run.
     """
-    if (folder / PLANNED_FILE).is_file():
+    if _holds(folder, PLANNED_FILE):
         raise SpecsimError(f"out={folder}: holds a sweep; expected another folder, such as {folder / 'single'}")
     check_same_run(folder, made_of)
     check_writable([folder])
@@ -332,9 +349,7 @@ def check_writable(folders: Iterable[Path]) -> None:
 
 
 def _existing(folder: Path) -> Path:
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return folder
+    return next(filter(os.path.exists, (folder, *folder.parents)), folder)
 
 
 GROUP_ROWS = 32_768
@@ -388,7 +403,7 @@ def remove_run(folder: Path) -> None:
     """Remove the files of a run, and the folder if it holds no others."""
     for name in reversed(FILES):
         remove(folder / name)
-    if folder.is_dir() and not any(folder.iterdir()):
+    with suppress(OSError):
         folder.rmdir()
 
 

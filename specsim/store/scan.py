@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specsim.config.identity import HASH_CHARACTERS, Value, flat, settings_of, shared_identity
-from specsim.errors import SpecsimError
+from specsim.errors import SpecsimError, printable
 from specsim.metrics.any_run import AnyRun
 from specsim.metrics.sweep_table import CODE, READ, RUN, SEED, SweptRun, differing, sweep_table, word
 from specsim.store.runs import StoredRun, read_run
@@ -70,15 +70,17 @@ def scan(runs: Sequence[AnyRun | Path], failures: Sequence[Failure] = ()) -> Sca
 
 
 def swept(name: str, run: AnyRun, provenance: Mapping[str, Any] | None = None) -> SweptRun:
-    """Return a run as a row of a table, with the checksums of what it read among its settings."""
-    provenance = run.provenance if provenance is None else provenance
-    settings = {**_settings_of(run.made_of.config), **_read_by(provenance)}
+    """Return a run as a row of a table, with the checksums of what it read; SpecsimError for one of an old version."""
+    try:
+        provenance = run.provenance if provenance is None else provenance
+        settings = {**_settings_of(run.made_of.config), **_read_by(provenance)}
+        # From the provenance, since the trace's file may have changed or gone since the run.
+        varies = ", ".join(provenance["varies_with_seed"])
+    except (LookupError, TypeError, AttributeError) as error:
+        said = "does not say what it was made from, or what its seed drew: an earlier version stored it; run it again"
+        raise SpecsimError(f"{name!r} {said}") from error
     point = shared_identity({each: value for each, value in settings.items() if each != SEED})
-    # From the provenance, since the trace's file may have changed or gone since the run.
-    varies = provenance.get("varies_with_seed")
-    if varies is None:
-        raise SpecsimError(f"{name!r} does not say what its seed drew: an earlier version stored it; run it again")
-    return SweptRun(name, settings, point, ", ".join(varies), run.metrics)
+    return SweptRun(name, settings, point, varies, run.metrics)
 
 
 def _twice(one: tuple[str, AnyRun | Path], other: tuple[str, AnyRun | Path]) -> str:
@@ -96,10 +98,12 @@ def names_of(runs: Sequence[AnyRun | Failure | Path]) -> list[str]:
     """Return a name for each run: its folder's, or its path if two share it; else a summary's, or a number."""
     folders = [run if isinstance(run, Path) else getattr(run, "folder", None) for run in runs]
     named = [getattr(run, "name", "") or str(place) for place, run in enumerate(runs)]
-    short = [name if folder is None else folder.name for name, folder in zip(named, folders, strict=True)]
+    both = list(zip(named, folders, strict=True))
+    # No table holds the bytes of a name in another encoding than UTF-8.
+    short = [printable(name if folder is None else folder.name) for name, folder in both]
     if len(set(short)) == len(short):
         return short
-    return [name if folder is None else str(folder) for name, folder in zip(named, folders, strict=True)]
+    return [printable(name if folder is None else str(folder)) for name, folder in both]
 
 
 def labels_of(runs: Sequence[StoredRun]) -> list[str]:

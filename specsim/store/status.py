@@ -120,5 +120,5 @@ def _worst(metrics: dict[str, dict[str, str]]) -> tuple[str, float]:
 def _time_of(file: Path) -> float:
     try:
         return file.stat().st_mtime
-    except FileNotFoundError:
+    except OSError:
         return 0.0

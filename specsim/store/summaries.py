@@ -224,7 +224,7 @@ def _read(files: Iterable[Path]) -> KeptRows:
             raise
         except EOFError:
             notes.append(f"left out: the last row of {str(file)!r} is cut off")
-        except (OSError, ValueError, LookupError, TypeError, zlib.error):
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, zlib.error):
             notes.append(f"left out: {str(file)!r} is damaged")
             rows = {}
         counts[file] = len(rows)

@@ -94,8 +94,7 @@ LIVE = ["local", *(pytest.param(name, marks=needed(name)) for name in ("dask", "
 @pytest.mark.parametrize("executor", LIVE[:2])
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_what_a_killed_worker_had_is_done_by_another(executor, tmp_path):
-    found = dict(on_workers(_die_once, [str(tmp_path)] * 6, _lost, 2, executor))
-    assert found == dict.fromkeys(range(6), "done")
+    assert dict(on_workers(_die_once, [str(tmp_path)] * 6, _lost, 2, executor)) == dict.fromkeys(range(6), "done")
     assert (tmp_path / "died").exists()
 
 
@@ -163,5 +162,8 @@ def test_a_wrong_executor_is_one_line(refused, monkeypatch):
 @pytest.mark.usefixtures("here")
 def test_a_job_that_slurm_refuses_is_one_line(monkeypatch, capsys):
     monkeypatch.setenv("REFUSED", "Invalid partition name specified")
-    assert main([*WORDS, "--executor", "slurm", "out=here"]) == 2
-    assert capsys.readouterr().err == "specsim: executor=slurm: sbatch: error: Invalid partition name specified\n"
+    said = "specsim: executor=slurm: sbatch: error: Invalid partition name specified"
+    for more, kept in (([], ""), (["seed=0"], "; 4 of 8 runs are kept; the same command with out=here goes on")):
+        assert not more or main([*WORDS[:4], *more, *WORDS[5:], "out=here"]) == 0
+        assert main([*WORDS, "--executor", "slurm", "out=here"]) == 2
+        assert capsys.readouterr().err == f"{said}{kept}\n"

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from subprocess import PIPE
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -118,8 +119,7 @@ if __name__ == "__main__":
 def test_processes_end_with_the_one_that_asked(tmp_path):
     (tmp_path / "killed.py").write_text(KILLED)
     (tmp_path / "pids").mkdir()
-    command = [sys.executable, tmp_path / "killed.py", tmp_path / "pids"]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as one:
+    with subprocess.Popen([sys.executable, "killed.py", "pids"], cwd=tmp_path, stderr=subprocess.DEVNULL) as one:
         while len(pids := [each.name for each in (tmp_path / "pids").iterdir()]) < 2:
             assert one.poll() is None
             time.sleep(0.02)
@@ -131,8 +131,7 @@ def test_processes_end_with_the_one_that_asked(tmp_path):
 
 def test_a_run_that_came_meanwhile_is_no_failure(tmp_path):
     """Another sweep stores the run while the process that makes it here dies."""
-    words = ["trace=poisson", "requests=20", "scheduler=fcfs"]
-    (planned,) = plan(checked(from_words(words, sweep=True)), tmp_path)
+    (planned,) = plan(checked(from_words(["trace=poisson", "requests=20", "scheduler=fcfs"], sweep=True)), tmp_path)
     assert isinstance(_lost(tmp_path, planned, " by SIGKILL(-9)").run, Failure)
     run_all([planned], tmp_path)
     assert _lost(tmp_path, planned, "").run == planned.folder
@@ -179,8 +178,7 @@ def test_a_sweep_that_is_killed_at_any_moment_ends_as_if_it_had_not_been(tmp_pat
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     start_s = time.monotonic()
     assert main([*SWEEP, f"out={whole}"]) == 0
-    whole_s = time.monotonic() - start_s
-    expected, kills = runs_in(whole), 0
+    whole_s, expected, kills = time.monotonic() - start_s, runs_in(whole), 0
     for code in killed(broken, whole_s):
         if code != -signal.SIGKILL:
             break
@@ -231,9 +229,7 @@ def test_a_run_whose_place_was_taken_meanwhile_is_told(here, monkeypatch, capsys
 
 def test_two_runs_of_one_second_have_two_folders(here, monkeypatch):
     monkeypatch.setattr("specsim.commands.run.datetime", SimpleNamespace(now=lambda: datetime(2026, 1, 2, 3, 4, 5)))
-    for rate in ("2", "4"):
-        assert main(["run", *WORDS, f"rps={rate}"]) == 0
-    assert main(["run", "-m", *WORDS]) == 0
+    assert [main(["run", *WORDS, *more]) for more in (["rps=2"], ["rps=4"], ["-m"])] == [0, 0, 0]
     runs = sorted((here / "results" / "runs").iterdir())
     names = ["20260102-030405-fcfs-poisson", "20260102-030405-fcfs-poisson-2", "20260102-030405-sweep"]
     assert [each.name for each in runs] == names
@@ -241,10 +237,7 @@ def test_two_runs_of_one_second_have_two_folders(here, monkeypatch):
 
 
 def test_a_run_that_fails_leaves_no_folder_of_its_own(here, monkeypatch, capsys):
-    def fails(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("specsim.runs.execute.execute", fails)
+    monkeypatch.setattr("specsim.runs.execute.execute", Mock(side_effect=KeyboardInterrupt))
     assert main(["run", *WORDS]) == 130
     assert capsys.readouterr().err == "specsim: interrupted; nothing is kept\n"
     assert list((here / "results" / "runs").iterdir()) == []

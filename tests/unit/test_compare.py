@@ -100,8 +100,7 @@ def test_two_sweeps_are_paired_by_seed_at_the_points_of_both(runs, tmp_path, cap
     assert "scheduler: vllm | vllm_spec" in said
     assert said[-1] == "differences are paired by seed, with 95% intervals from 5 seeds on; 8 runs have no partner"
     assert not any("\u00b1" in line for line in said)
-    row = next(line for line in said if "mean TPOT" in line)
-    assert row.startswith("8 ")
+    (row,) = (line for line in said if line.startswith("8 ") and "mean TPOT" in line)
     tables = [load_sweep(tmp_path / name).table.query("rps == 8 and slo_class == 'all'") for name in ("a", "b")]
     means = [1000 * table.mean_tpot_s.mean() for table in tables]
     shown = [float(row.split()[place]) for place in (4, 5, 6)]
@@ -109,8 +108,10 @@ def test_two_sweeps_are_paired_by_seed_at_the_points_of_both(runs, tmp_path, cap
     assert "is a sweep, the other is none" in refused("compare", str(runs / "a"), "a")
     sweep({"rps": [8], "seed": [0, 1]}, scheduler="vllm", out=tmp_path / "c", **small | {"requests": 30})
     append_row(tmp_path / "c", Failure({**load_sweep(tmp_path / "c")[0].config, "seed": 2}, {}, "no memory", "failed"))
-    *rows, last = lines_of(capsys, tmp_path / "a", tmp_path / "c")
-    assert last.endswith("no intervals; 6 runs have no partner; B: 1 of 3 runs failed and is left out")
+    next((tmp_path / "c").glob("*seed=1*/requests.parquet")).unlink()
+    *rows, said, damaged, failed = lines_of(capsys, tmp_path / "a", tmp_path / "c")
+    assert all(each in damaged for each in ("note: B: left out: ", "seed=1", "requests.parquet is missing"))
+    assert f"{said}; {failed}".endswith("7 runs have no partner; note: B: 1 of 2 runs failed and is left out")
     assert not any("\u00b1" in row for row in rows)
 
 

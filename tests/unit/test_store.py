@@ -91,8 +91,7 @@ def test_failure_while_writing_changes_nothing(tmp_path, monkeypatch, existing):
     before = contents(folder) if existing else None
     with pytest.raises(SpecsimError, match=r"metrics\.json cannot hold NaN"):
         write_run(folder, **parts(metrics={"completed": float("nan")}))
-    full = Mock(side_effect=OSError(28, "No space left on device"))
-    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(SpecsimError, match=r"cannot write run folder '.*run': No space left on device$"):
         write_run(folder, **parts(metrics={"specsim": {"schema_version": 2, "classes": {}}}))
     assert (contents(folder) if existing else None) == before
@@ -100,8 +99,7 @@ def test_failure_while_writing_changes_nothing(tmp_path, monkeypatch, existing):
 
 
 def test_interruption_while_replacing_leaves_no_mixture(run, monkeypatch):
-    replace = Path.replace
-    placed = []
+    replace, placed = Path.replace, []
 
     def interrupted(self, target):
         if placed:
@@ -112,9 +110,7 @@ def test_interruption_while_replacing_leaves_no_mixture(run, monkeypatch):
     monkeypatch.setattr(Path, "replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write_run(run, **parts(table=table(2)))
-    assert len(placed) == 1
-    assert not is_run(run)
-    assert not list(run.glob(".*"))
+    assert (len(placed), is_run(run), list(run.glob(".*"))) == (1, False, [])
 
 
 def test_a_flipped_bit_of_provenance_is_found_wherever_it_is(run):
@@ -154,8 +150,7 @@ def test_a_file_takes_its_place_whole_or_not_at_all(tmp_path):
         partial.write_text(f"tw{1 / 0}")
     with pytest.raises(SpecsimError, match=r"^.*table.csv: cannot be written: No space left"), in_one_step(file):
         raise OSError(28, "No space left on device")
-    assert file.read_text() == "one"
-    assert list(file.parent.iterdir()) == [file]
+    assert (file.read_text(), list(file.parent.iterdir())) == ("one", [file])
 
 
 def test_metrics_of_something_else(run):
@@ -163,6 +158,8 @@ def test_metrics_of_something_else(run):
     assert "holds list; expected a mapping of keys to values" in refusal(read_run, run)
     (run / "metrics.json").write_text('{"specsim": {"schema_version": 3}}')
     assert "has schema_version 3; this specsim reads 2" in refusal(read_run, run)
+    (run / "metrics.json").write_text("[" * 100_000)
+    assert "metrics.json' is damaged: maximum recursion depth" in refusal(read_run, run)
 
 
 def test_a_removed_run_leaves_files_of_others(run):

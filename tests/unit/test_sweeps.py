@@ -1,6 +1,7 @@
 """A sweep as one object: a sequence, a table of all that differs, means and notes; what its runs are called."""
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -112,12 +113,21 @@ def test_the_same_run_twice_is_counted_once_with_a_note_and_with_other_results_r
         load_sweep(copied)
 
 
-def test_a_run_of_an_earlier_version_is_left_out_with_a_note(copied):
+@pytest.mark.parametrize("lacking", ["varies_with_seed", "versions", "trace"])
+def test_a_run_of_an_earlier_version_is_left_out_with_a_note(copied, lacking):
     first = load_sweep(copied)[0].folder
-    reseal(first, varies_with_seed=None)
-    said = "does not say what its seed drew: an earlier version stored it; run it again"
+    reseal(first, **{lacking: None})
+    said = "does not say what it was made from, or what its seed drew: an earlier version stored it; run it again"
     assert load_sweep(copied).whole_notes == (f"left out: {first.name!r} {said}",)
     assert len(load_sweep(copied)) == 7
+
+
+def test_a_folder_that_may_not_be_read_is_named_and_the_rest_is_read(copied):
+    (closed := copied / "lost+found").mkdir(0o000)
+    if os.access(closed, os.R_OK):
+        pytest.skip("this user may read everything")
+    found, said = load_sweep(copied), f"{str(closed)!r} cannot be read: Permission denied"
+    assert (len(found), found.whole_notes, refusal(load_sweep, closed)) == (8, (f"left out: {said}",), said)
 
 
 def test_what_jupyter_shows_is_short_and_names_what_differs(stored):
