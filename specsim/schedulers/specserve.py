@@ -14,12 +14,14 @@ Deviations:
 - The mean is over the last `history_steps` steps that drafted, and begins as `first_confidence`. Chains have at most
   `num_speculative_tokens`. The paper gives no values.
 - Both models share one pool instead of two halves. When memory is short, all chains are shortened.
+`ReleasedSpecServe` is the authors' code (cerebellumking/AdaSpec, draft_model_runner.py). Its pass times are the cost
+model's and the clock's, where the release has tables; its graph sizes count the tokens of prompts beside the decodes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -60,19 +62,13 @@ class StepEstimate(NamedTuple):
         pairs += float(self.node_pairs[forest.row[leaves]].sum())
         return self._rate(drafted, nodes + len(leaves), pairs, self._pass_s(forest, leaves))
 
-    def by_kept(self, forest: Forest) -> tuple[Ints, Floats]:
-        """Return the drafted nodes, the likeliest first, and the tokens/s of verifying the first 0, 1, ..., N of them.
-
-        Of equals the shallower node is first. No node is likelier than its parent, so any first nodes are trees.
-        """
-        path = forest.path_probability[forest.rows :]
-        ranked = np.lexsort((forest.depth[forest.rows :], -path))
-        tokens = self.sequences.decoding + _sums(path[ranked])
-        pairs = _sums(self.node_pairs[forest.row[forest.rows + ranked]])
+    def by_kept(self, forest: Forest, ranked: Ints) -> Floats:
+        """Return the tokens/s of verifying the first 0, 1, ..., N of the `ranked` drafted nodes, (N + 1,)."""
+        tokens = self.sequences.decoding + np.cumsum(np.append(0.0, forest.path_probability[ranked]))
+        pairs = np.cumsum(np.append(0, self.node_pairs[forest.row[ranked]]))
         shapes = PassShapes.with_nodes(self.plain, np.arange(len(ranked) + 1), pairs)
-        verify_s = self.view.cost_model.target.seconds_array(shapes)
-        seconds = self.view.now_s - self.start_s + verify_s
-        return forest.rows + ranked, np.where(seconds > self.limit_s, -1.0, tokens / seconds)
+        seconds = self.view.now_s - self.start_s + self.view.cost_model.target.seconds_array(shapes)
+        return np.where(seconds > self.limit_s, -1.0, tokens / seconds)
 
     def _drafted(self, forest: Forest) -> tuple[float, int, float]:
         """Return the expected tokens of all drafted nodes, how many nodes there are, and the keys they attend to."""
@@ -115,7 +111,6 @@ class SpecServe(Chains):
     verifier : whether tokens are dropped before the verification; false is SpecServe-minus.
     history_steps : steps that drafted whose confidences are averaged.
     first_confidence : the mean at the beginning, with the weight of one token for each of those steps.
-
     """
 
     num_speculative_tokens: int
@@ -160,9 +155,12 @@ class SpecServe(Chains):
 def worth_keeping(estimate: StepEstimate, forest: Forest) -> Bools:
     """Return which nodes are verified, (nodes,), roots included: drops the unlikeliest ones (Algorithm 2).
 
-    As in the paper it stops at the first token whose loss does not raise throughput.
+    As in the paper it stops at the first token whose loss does not raise throughput. No node is likelier than its
+    parent, so what is left are trees.
     """
-    ranked, throughput = estimate.by_kept(forest)
+    drafted = slice(forest.rows, None)
+    ranked = forest.rows + np.lexsort((forest.depth[drafted], -forest.path_probability[drafted]))
+    throughput = estimate.by_kept(forest, ranked)
     no_gain = np.flatnonzero(throughput[:-1] <= throughput[1:])
     return first_kept(forest, ranked, int(no_gain[-1]) + 1 if len(no_gain) else 0)
 
@@ -173,11 +171,6 @@ def first_kept(forest: Forest, ranked: Ints, count: int) -> Bools:
     keep[: forest.rows] = True
     keep[ranked[:count]] = True
     return keep
-
-
-def _sums(each: Any) -> Any:
-    """Return the sums of the first 0, 1, ... N entries, (N + 1,)."""
-    return np.concatenate((np.zeros(1, dtype=each.dtype), np.cumsum(each)))
 
 
 DOUBLING_MOST = 32
@@ -252,8 +245,17 @@ def smaller_graph(tokens: int) -> int:
 
 
 def to_graph_size(estimate: StepEstimate, forest: Forest) -> Bools:
-    """Return which nodes are verified, (nodes,), roots included: what the next smaller graph holds, if that pays."""
-    ranked, throughput = estimate.by_kept(forest)
-    kept = smaller_graph(len(forest)) - forest.rows
+    """Return which nodes are verified, (nodes,), roots included: what the next smaller graph holds, if that pays.
+
+    As released, a chain is as good as its last drafted token, of equals the later row's. The worst chain is dropped to
+    its first token before the next one loses any.
+    """
+    row, path = forest.row[forest.rows :], forest.path_probability[forest.rows :]
+    last = np.ones(forest.rows)
+    np.minimum.at(last, row, path)
+    ranked = forest.rows + np.lexsort((forest.depth[forest.rows :], -row, -last[row]))
+    throughput = estimate.by_kept(forest, ranked)
+    tokens = int(estimate.plain.batched_tokens)
+    kept = smaller_graph(tokens + forest.draft_nodes) - tokens
     cut = kept >= 0 and throughput[kept] >= throughput[-1]
     return first_kept(forest, ranked, kept if cut else len(ranked))

@@ -188,5 +188,5 @@ def plain_shape(view: View, sequences: Sequences) -> PassShape:
 def estimated_verify_s(view: View, sequences: Sequences, tree_tokens: int) -> float:
     """Return the estimated seconds of a verification of these sequences with `tree_tokens`."""
     plain = plain_shape(view, sequences)
-    pairs = tree_tokens * plain.context_tokens / len(sequences.requests)
+    pairs = tree_tokens * (plain.context_tokens / len(sequences.requests) + 2)
     return view.cost_model.target.seconds(plain.with_nodes(tree_tokens, pairs))
