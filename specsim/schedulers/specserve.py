@@ -14,6 +14,8 @@ Deviations:
 - The mean is over the last `history_steps` steps that drafted, and begins as `first_confidence`. Chains have at most
   `num_speculative_tokens`. The paper gives no values.
 - Both models share one pool instead of two halves. When memory is short, all chains are shortened.
+- The drafter reads prompts beside decodes that draft nothing, too, and the throughput of SL = 0 counts that. The first
+  draft pass is charged for what decodes have emitted since their last draft, which the paper's time does not hold.
 `ReleasedSpecServe` is the authors' code (cerebellumking/AdaSpec, draft_model_runner.py). Its pass times are the cost
 model's and the clock's, where the release has tables; its graph sizes count the tokens of prompts beside the decodes.
 """
@@ -40,7 +42,7 @@ class StepEstimate(NamedTuple):
     Attributes
     ----------
     start_s : the step's beginning. limit_s : seconds beyond which the throughput counts as -1.
-    plain : shape of a verification of these rows without drafts.
+    plain : shape of a verification without drafts. read_s : seconds of the pass in which the drafter reads its prompts.
     node_pairs : (n,) keys that a tree node of each row attends to.
     """
 
@@ -50,10 +52,11 @@ class StepEstimate(NamedTuple):
     limit_s: float
     plain: PassShape
     node_pairs: Ints
+    read_s: float
 
     def throughput(self, forest: Forest) -> float:
         """Return expected tokens/s of verifying all of `forest` now (Eq. 7, Algorithm 3)."""
-        return self._rate(*self._drafted(forest), 0.0)
+        return self._rate(*self._drafted(forest), 0.0 if forest.draft_nodes else self.read_s)
 
     def throughput_after(self, forest: Forest, leaves: Ints, confidence: float) -> float:
         """Return `throughput` after one more draft pass behind `leaves` whose tokens have this confidence."""
@@ -72,8 +75,6 @@ class StepEstimate(NamedTuple):
 
     def _drafted(self, forest: Forest) -> tuple[float, int, float]:
         """Return the expected tokens of all drafted nodes, how many nodes there are, and the keys they attend to."""
-        if not forest.draft_nodes:
-            return 0.0, 0, 0.0
         nodes = slice(forest.rows, None)
         pairs = float(self.node_pairs[forest.row[nodes]].sum())
         return float(forest.path_probability[nodes].sum()), forest.draft_nodes, pairs
@@ -85,20 +86,19 @@ class StepEstimate(NamedTuple):
 
     def _pass_s(self, forest: Forest, leaves: Ints) -> float:
         """Return the estimated seconds of a draft pass behind `leaves`; the first also feeds `sequences.catch_up`."""
-        ids, catch_up = self.sequences.requests, self.sequences.catch_up
-        cached = self.view.draft_cached[ids]
+        cached, draft = self.view.draft_cached[self.sequences.requests], self.view.cost_model.draft
         if leaves[0] < forest.rows:
-            return self.view.cost_model.draft.seconds(PassShape.of(cached, catch_up))
-        if self.view.cost_model.draft.one_pass:
-            return 0.0
+            return draft.seconds(PassShape.of(cached, self.sequences.catch_up))
         context = int(cached[forest.row[leaves]].sum())
-        return self.view.cost_model.draft.seconds(PassShape.decode(context, len(leaves)))
+        return 0.0 if draft.one_pass else draft.seconds(PassShape.decode(context, len(leaves)))
 
 
 def estimate_of(view: View, sequences: Sequences, limit_s: float = np.inf) -> StepEstimate:
     """Return the estimate of a step over these rows that begins now."""
     seen = view.target_cached[sequences.requests] + sequences.scheduled_tokens + 1
-    return StepEstimate(view, sequences, view.now_s, limit_s, plain_shape(view, sequences), seen)
+    prompts, ids = sequences.catch_up[sequences.decoding :], sequences.requests[sequences.decoding :]
+    read_s = view.cost_model.draft.seconds(PassShape.of(view.draft_cached[ids], prompts)) if prompts.any() else 0.0
+    return StepEstimate(view, sequences, view.now_s, limit_s, plain_shape(view, sequences), seen, read_s)
 
 
 @dataclass
@@ -219,8 +219,7 @@ class ReleasedSpecServe(Chains):
             if last < before:
                 return True
             confidences = forest.probability[forest.depth == depth]
-            self._sum += float(confidences.sum())
-            self._count += len(confidences)
+            self._sum, self._count = self._sum + float(confidences.sum()), self._count + len(confidences)
             return False
 
         def worth_it(forest: Forest, leaves: Ints) -> Ints:
