@@ -43,7 +43,7 @@ class AdaptiveVerification(Chains):
     max_num_seqs : the most requests of a batch in the table.
     survival : the estimator of acceptance.
     fresh : whether the budget is of this step's estimates; false is vLLM's: of each request's draft before, 1 before
-        the first.
+        the first and after a preemption.
     table_context : tokens of context of each request in the table; null: the cost model prices each step as it is.
     """
 
@@ -66,6 +66,7 @@ class AdaptiveVerification(Chains):
     def grow(self, view: View, sequences: Sequences) -> Growing:
         """Yield a draft pass per token and return the likeliest tokens of all requests, within the budget."""
         start_s = view.now_s
+        self._last[sequences.evicted] = 1.0
         forest = yield from grow_fitting(view, sequences, self.num_speculative_tokens)
         if not forest.draft_nodes:
             return forest
@@ -86,16 +87,13 @@ class AdaptiveVerification(Chains):
         """Return the seconds of a step that verifies 0, 1, ..., `most` draft tokens, (most + 1,)."""
         drafts, cost_model, context = np.arange(most + 1), view.cost_model, self.table_context
         if context is None:
-            plain, seen = plain_shape(view, sequences), view.target_cached[sequences.requests[: sequences.decoding]] + 1
+            plain, seen = plain_shape(view, sequences), view.target_cached[sequences.requests[: sequences.decoding]] + 2
             verify_s = cost_model.target.seconds_array(PassShapes.with_nodes(plain, drafts, drafts * seen.mean()))
             return view.now_s - start_s + verify_s
         tokens = int(sequences.scheduled_tokens.sum()) + drafts
         requests = np.minimum(tokens, self.max_num_seqs)
-        plain_shapes = PassShapes.decode(requests * context, requests)
-        further = tokens - requests
-        verify_s = cost_model.target.seconds_array(
-            PassShapes.with_nodes(plain_shapes, further, further * (context + 1))
-        )
+        roots, further = PassShapes.decode(requests * context, requests), tokens - requests
+        verify_s = cost_model.target.seconds_array(PassShapes.with_nodes(roots, further, further * (context + 2)))
         passes = 1 if cost_model.draft.one_pass else self.num_speculative_tokens
         batch = len(sequences.requests)
         return verify_s + passes * cost_model.draft.seconds(PassShape.decode(batch * context, batch))

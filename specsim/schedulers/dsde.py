@@ -10,8 +10,8 @@ Deviations:
 - The divergence of a token is KL(target || drafter). Distributions are not simulated, so the target's is taken as sure
   of its own token, as at temperature 0: -log c for a right token of confidence c, -log(1 - c) for a wrong one. For a
   wrong one that is the least that the divergence can be. Tokens behind a wrong one have none.
-- The paper calibrates the longest length in a phase before the run. As in the authors' code, each request does so over
-  its first 30 judged tokens, with a length that begins at the least and doubles when all was right.
+- The paper calibrates the longest length in a phase before the run. As in the authors' code, each request does so once
+  30 of its tokens are judged, by the last 30, with a length that begins at the least and doubles when all was right.
 - Requests that are still being calibrated have no part in the mean length and keep theirs above the cap.
 - The ratio is 20 where the longer past does not vary, and lengths and cap are rounded up, as in that code.
 - The least length is the paper's 2. Chains have at most `num_speculative_tokens`; the paper's static ones have 2 to 10.

@@ -14,12 +14,16 @@ Deviations:
 - The mean is over the last `history_steps` steps that drafted, and begins as `first_confidence`. Chains have at most
   `num_speculative_tokens`. The paper gives no values.
 - Both models share one pool instead of two halves. When memory is short, all chains are shortened.
+- The drafter reads prompts beside decodes that draft nothing, too, and the throughput of SL = 0 counts that. The first
+  draft pass is charged for what decodes have emitted since their last draft, which the paper's time does not hold.
+`ReleasedSpecServe` is the authors' code (cerebellumking/AdaSpec, draft_model_runner.py). Its pass times are the cost
+model's and the clock's, where the release has tables; its graph sizes count the tokens of prompts beside the decodes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,7 +42,7 @@ class StepEstimate(NamedTuple):
     Attributes
     ----------
     start_s : the step's beginning. limit_s : seconds beyond which the throughput counts as -1.
-    plain : shape of a verification of these rows without drafts.
+    plain : shape of a verification without drafts. read_s : seconds of the pass in which the drafter reads its prompts.
     node_pairs : (n,) keys that a tree node of each row attends to.
     """
 
@@ -48,10 +52,11 @@ class StepEstimate(NamedTuple):
     limit_s: float
     plain: PassShape
     node_pairs: Ints
+    read_s: float
 
     def throughput(self, forest: Forest) -> float:
         """Return expected tokens/s of verifying all of `forest` now (Eq. 7, Algorithm 3)."""
-        return self._rate(*self._drafted(forest), 0.0)
+        return self._rate(*self._drafted(forest), 0.0 if forest.draft_nodes else self.read_s)
 
     def throughput_after(self, forest: Forest, leaves: Ints, confidence: float) -> float:
         """Return `throughput` after one more draft pass behind `leaves` whose tokens have this confidence."""
@@ -60,24 +65,16 @@ class StepEstimate(NamedTuple):
         pairs += float(self.node_pairs[forest.row[leaves]].sum())
         return self._rate(drafted, nodes + len(leaves), pairs, self._pass_s(forest, leaves))
 
-    def by_kept(self, forest: Forest) -> tuple[Ints, Floats]:
-        """Return the drafted nodes, the likeliest first, and the tokens/s of verifying the first 0, 1, ..., N of them.
-
-        Of equals the shallower node is first. No node is likelier than its parent, so any first nodes are trees.
-        """
-        path = forest.path_probability[forest.rows :]
-        ranked = np.lexsort((forest.depth[forest.rows :], -path))
-        tokens = self.sequences.decoding + _sums(path[ranked])
-        pairs = _sums(self.node_pairs[forest.row[forest.rows + ranked]])
+    def by_kept(self, forest: Forest, ranked: Ints) -> Floats:
+        """Return the tokens/s of verifying the first 0, 1, ..., N of the `ranked` drafted nodes, (N + 1,)."""
+        tokens = self.sequences.decoding + np.cumsum(np.append(0.0, forest.path_probability[ranked]))
+        pairs = np.cumsum(np.append(0, self.node_pairs[forest.row[ranked]]))
         shapes = PassShapes.with_nodes(self.plain, np.arange(len(ranked) + 1), pairs)
-        verify_s = self.view.cost_model.target.seconds_array(shapes)
-        seconds = self.view.now_s - self.start_s + verify_s
-        return forest.rows + ranked, np.where(seconds > self.limit_s, -1.0, tokens / seconds)
+        seconds = self.view.now_s - self.start_s + self.view.cost_model.target.seconds_array(shapes)
+        return np.where(seconds > self.limit_s, -1.0, tokens / seconds)
 
     def _drafted(self, forest: Forest) -> tuple[float, int, float]:
         """Return the expected tokens of all drafted nodes, how many nodes there are, and the keys they attend to."""
-        if not forest.draft_nodes:
-            return 0.0, 0, 0.0
         nodes = slice(forest.rows, None)
         pairs = float(self.node_pairs[forest.row[nodes]].sum())
         return float(forest.path_probability[nodes].sum()), forest.draft_nodes, pairs
@@ -89,20 +86,19 @@ class StepEstimate(NamedTuple):
 
     def _pass_s(self, forest: Forest, leaves: Ints) -> float:
         """Return the estimated seconds of a draft pass behind `leaves`; the first also feeds `sequences.catch_up`."""
-        ids, catch_up = self.sequences.requests, self.sequences.catch_up
-        cached = self.view.draft_cached[ids]
+        cached, draft = self.view.draft_cached[self.sequences.requests], self.view.cost_model.draft
         if leaves[0] < forest.rows:
-            return self.view.cost_model.draft.seconds(PassShape.of(cached, catch_up))
-        if self.view.cost_model.draft.one_pass:
-            return 0.0
+            return draft.seconds(PassShape.of(cached, self.sequences.catch_up))
         context = int(cached[forest.row[leaves]].sum())
-        return self.view.cost_model.draft.seconds(PassShape.decode(context, len(leaves)))
+        return 0.0 if draft.one_pass else draft.seconds(PassShape.decode(context, len(leaves)))
 
 
 def estimate_of(view: View, sequences: Sequences, limit_s: float = np.inf) -> StepEstimate:
     """Return the estimate of a step over these rows that begins now."""
     seen = view.target_cached[sequences.requests] + sequences.scheduled_tokens + 1
-    return StepEstimate(view, sequences, view.now_s, limit_s, plain_shape(view, sequences), seen)
+    prompts, ids = sequences.catch_up[sequences.decoding :], sequences.requests[sequences.decoding :]
+    read_s = view.cost_model.draft.seconds(PassShape.of(view.draft_cached[ids], prompts)) if prompts.any() else 0.0
+    return StepEstimate(view, sequences, view.now_s, limit_s, plain_shape(view, sequences), seen, read_s)
 
 
 @dataclass
@@ -115,7 +111,6 @@ class SpecServe(Chains):
     verifier : whether tokens are dropped before the verification; false is SpecServe-minus.
     history_steps : steps that drafted whose confidences are averaged.
     first_confidence : the mean at the beginning, with the weight of one token for each of those steps.
-
     """
 
     num_speculative_tokens: int
@@ -160,9 +155,12 @@ class SpecServe(Chains):
 def worth_keeping(estimate: StepEstimate, forest: Forest) -> Bools:
     """Return which nodes are verified, (nodes,), roots included: drops the unlikeliest ones (Algorithm 2).
 
-    As in the paper it stops at the first token whose loss does not raise throughput.
+    As in the paper it stops at the first token whose loss does not raise throughput. No node is likelier than its
+    parent, so what is left are trees.
     """
-    ranked, throughput = estimate.by_kept(forest)
+    drafted = slice(forest.rows, None)
+    ranked = forest.rows + np.lexsort((forest.depth[drafted], -forest.path_probability[drafted]))
+    throughput = estimate.by_kept(forest, ranked)
     no_gain = np.flatnonzero(throughput[:-1] <= throughput[1:])
     return first_kept(forest, ranked, int(no_gain[-1]) + 1 if len(no_gain) else 0)
 
@@ -173,11 +171,6 @@ def first_kept(forest: Forest, ranked: Ints, count: int) -> Bools:
     keep[: forest.rows] = True
     keep[ranked[:count]] = True
     return keep
-
-
-def _sums(each: Any) -> Any:
-    """Return the sums of the first 0, 1, ... N entries, (N + 1,)."""
-    return np.concatenate((np.zeros(1, dtype=each.dtype), np.cumsum(each)))
 
 
 DOUBLING_MOST = 32
@@ -226,8 +219,7 @@ class ReleasedSpecServe(Chains):
             if last < before:
                 return True
             confidences = forest.probability[forest.depth == depth]
-            self._sum += float(confidences.sum())
-            self._count += len(confidences)
+            self._sum, self._count = self._sum + float(confidences.sum()), self._count + len(confidences)
             return False
 
         def worth_it(forest: Forest, leaves: Ints) -> Ints:
@@ -252,8 +244,17 @@ def smaller_graph(tokens: int) -> int:
 
 
 def to_graph_size(estimate: StepEstimate, forest: Forest) -> Bools:
-    """Return which nodes are verified, (nodes,), roots included: what the next smaller graph holds, if that pays."""
-    ranked, throughput = estimate.by_kept(forest)
-    kept = smaller_graph(len(forest)) - forest.rows
+    """Return which nodes are verified, (nodes,), roots included: what the next smaller graph holds, if that pays.
+
+    As released, a chain is as good as its last drafted token, of equals the later row's. The worst chain is dropped to
+    its first token before the next one loses any.
+    """
+    row, path = forest.row[forest.rows :], forest.path_probability[forest.rows :]
+    last = np.ones(forest.rows)
+    np.minimum.at(last, row, path)
+    ranked = forest.rows + np.lexsort((forest.depth[forest.rows :], -row, -last[row]))
+    throughput = estimate.by_kept(forest, ranked)
+    tokens = int(estimate.plain.batched_tokens)
+    kept = smaller_graph(tokens + forest.draft_nodes) - tokens
     cut = kept >= 0 and throughput[kept] >= throughput[-1]
     return first_kept(forest, ranked, kept if cut else len(ranked))

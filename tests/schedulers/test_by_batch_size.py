@@ -119,8 +119,7 @@ def test_a_batch_size_has_the_slot_that_begins_at_or_below_it():
 
 def test_a_replica_drafts_as_far_as_it_was_right():
     """Both requests accept all 3, then 7 of 7; then nothing: (0 + 0) / 2 is at most 0.25."""
-    part = AdaptiveSteps(3, {**EAGER, "1": {"candidate_steps": [1, 3, 7]}})
-    hand = play(part, Linear(0.0, 0.0, 1.0), rows=2, most=99)
+    hand = play(AdaptiveSteps(3, {**EAGER, "1": {"candidate_steps": [1, 3, 7]}}), Linear(0.0, 0.0, 1.0), 2, most=99)
     for length, right in ((3, 3), (7, 7), (7, 0), (1, 0)):
         assert verified(hand, 0.9) == [length, length]
         hand.emit([right + 1] * 2, [right] * 2)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from itertools import product
+from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,11 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.core.passes import DraftPass, Emitted
+from specsim.core.passes import NOBODY, DraftPass, Emitted
+from specsim.core.request import Ids
 from specsim.core.trees import Forest
+from specsim.pass_shape import PassShape
 from specsim.schedulers.adaptive_verification import AdaptiveVerification
+from specsim.schedulers.parts.growth import estimated_verify_s
 from specsim.schedulers.parts.protocols import Sequences
-from specsim.schedulers.parts.selection import likeliest_each, likeliest_of_all
+from specsim.schedulers.parts.selection import likeliest_each
 from specsim.schedulers.parts.survival import OnlineLogistic, PositionRates
 from specsim.schedulers.parts.tree_shape import BudgetShare
 from specsim.schedulers.tetris import Tetris
@@ -45,16 +50,6 @@ def test_a_token_budget_has_room_for_equal_shares() -> None:
     assert [each.drafts for each in (Tetris(3, 2, 0), Tetris(0, 2, None), Tetris(1, 0, 1))] == [False, False, True]
     with pytest.raises(ValueError, match="capacity=-1 is below 0"):
         Tetris(3, 1, -1)
-
-
-def test_no_other_choice_of_prefixes_has_more_expected_tokens() -> None:
-    rng = np.random.default_rng(3)
-    for _ in range(20):
-        forest = chains(rng.uniform(0, 1, (3, 3)).tolist())
-        paths = forest.path_probability[3:].reshape(3, 3)  # by depth, by row
-        choices = [lengths for lengths in np.ndindex(4, 4, 4) if sum(lengths) <= 5]
-        best = max(sum(paths[:k, row].sum() for row, k in enumerate(lengths)) for lengths in choices)
-        assert forest.subset(likeliest_of_all(forest, 5)).path_probability[3:].sum() == pytest.approx(best)
 
 
 @pytest.mark.parametrize(
@@ -105,11 +100,11 @@ def part(**changed: Any) -> AdaptiveVerification:
     return AdaptiveVerification(3, **(given | changed))
 
 
-def kept(hand: Hand, confidences: list[list[float]], *chunks: int) -> list[int]:
+def kept(hand: Hand, confidences: list[list[float]], *chunks: int, evicted: Ids = NOBODY) -> list[int]:
     """Return how many tokens of each row's chain are verified, where three draft passes bring these confidences."""
     part, ones = hand.scheduler.speculation, np.ones(len(confidences), dtype=np.int64)
     fed = np.array(chunks) if chunks else ones
-    growing = part.grow(hand.view, Sequences(np.arange(len(ones)), fed, np.count_nonzero(fed == 1), ones))
+    growing = part.grow(hand.view, Sequences(np.arange(len(ones)), fed, np.count_nonzero(fed == 1), ones, evicted))
     next(growing)
     hand.view.now_s += 3 * DRAFT_S
     with pytest.raises(StopIteration) as end:
@@ -121,10 +116,11 @@ def test_the_budget_is_one_step_old_and_this_step_spends_it() -> None:
     """Costs as above. Nothing is known of the first draft: all of it. Behind 0.5: two tokens, to whoever has the best.
 
     Behind 0.1 and 0.9: 2/60 = 33.3, 2.9/70 = 41.4, 3.71/80 = 46.4, 4.44/90 = 49.3, 4.54/100 = 45.4: three tokens.
+    Behind 0.5 two, but nothing is known of row 1 after its preemption: 3/70 = 42.9, 4/80, 5/90 = 55.6, 5.5/100: three.
     """
-    hand = play(part(), EVEN, rows=2)
-    assert kept(hand, HALF) == [3, 3]
-    assert kept(hand, [[0.1] * 3, [0.9] * 3]) == [0, 2]
+    hand, drafts = play(part(), EVEN, rows=2), (HALF, [[0.1] * 3, [0.9] * 3], HALF, HALF)
+    assert [kept(hand, each) for each in drafts] == [[3, 3], [0, 2], [2, 1], [1, 1]]
+    kept(hand, HALF[:1], evicted=np.array([1]))
     assert kept(hand, HALF) == [2, 1]
 
 
@@ -139,6 +135,17 @@ def test_the_table_knows_one_context_and_the_number_of_tokens() -> None:
     assert kept(play(part(fresh=True, max_num_seqs=2), model, rows=2), HALF) == [2, 2]
     assert kept(play(part(fresh=True, table_context=None), model, rows=2), HALF) == [1, 1]
     assert kept(play(part(fresh=True, max_num_seqs=9), model, rows=2), HALF) == [0, 0]
+
+
+def test_plans_count_the_keys_that_each_token_attends_to() -> None:
+    """Two rows of 5 cached tokens, and two drafts each: as many keys as the pass itself has."""
+    view, two = play(part(), ANY, rows=2).view, np.array([2, 2])
+    keys = attrgetter("attention_pairs")
+    view.cost_model = Hardware(SimpleNamespace(seconds=keys, seconds_array=keys), Linear(0.0, 0.0, 0.0))
+    rows, pass_s = Sequences(np.arange(2), two // 2, 2, two), keys(PassShape.of(two + 3, two // 2, two))
+    assert estimated_verify_s(view, rows, 4) == pass_s
+    for context, start_s in ((None, view.now_s), (5, 0.0)):
+        assert part(max_num_seqs=2, table_context=context)._seconds(view, rows, start_s, 4)[4] == pass_s
 
 
 def test_a_drafter_of_one_pass_is_priced_once() -> None:
@@ -173,16 +180,14 @@ def test_a_row_amid_its_prompt_samples_nothing() -> None:
 
 def test_only_tokens_behind_accepted_ones_are_noted() -> None:
     """Chains of 3, 3 and 1, of which 1, 3 and 0 were right: seen are 2, 3 and 1 tokens."""
-    mine = part(survival="statistics")
-    forest = chains([[0.9] * 3, [0.8] * 3, [0.7]])
+    mine, forest = part(survival="statistics"), chains([[0.9] * 3, [0.8] * 3, [0.7]])
     answer = Emitted(*(np.array(each) for each in ([2, 4, 1], [1, 3, 0], [1, 3, 0])), np.zeros(3, dtype=bool))
     mine.on_verified(None, None, forest, answer)  # type: ignore[arg-type]
     assert (mine._estimator.accepted.tolist(), mine._estimator.observed.tolist()) == ([2, 1, 1], [3, 2, 1])
 
 
 def test_rates_by_position_begin_at_a_half_and_fade() -> None:
-    rates = PositionRates(2)
-    position, sure = np.array([0, 0, 1]), np.array([0.9, 0.1, 0.5])
+    rates, position, sure = PositionRates(2), np.array([0, 0, 1]), np.array([0.9, 0.1, 0.5])
     assert rates.estimate(sure, position).tolist() == [0.5] * 3
     rates.note(sure, position, np.array([True, False, True]))
     assert rates.estimate(sure, position) == pytest.approx([2 / 4, 2 / 4, 2 / 3])

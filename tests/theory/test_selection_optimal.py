@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specsim.core.trees import Forest
-from specsim.schedulers.parts.selection import neediest_first, select, selected
+from specsim.schedulers.parts.selection import likeliest_of_all, neediest_first, select, selected
 from tests.made import grown
 
 NODES = 6
@@ -74,6 +74,7 @@ def test_both_selections_solve_the_constrained_problem(forest: Forest, need: lis
     wanted, budget = np.array(need[: forest.rows]), forest.rows + spare
     keep = chosen(forest, wanted, budget)
     assert keep.sum() == min(budget, len(forest))
+    assert not np.isneginf(wanted).all() or (keep == likeliest_of_all(forest, spare)).all()
     within = [each for each in connected(forest) if each.sum() <= budget]
     feasible = [each for each in within if (worth(forest, each) >= wanted - 1e-12).all()]
     if feasible:

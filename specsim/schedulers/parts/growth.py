@@ -62,7 +62,7 @@ def grow(
     ----------
     requests : (n,) sequences of the coming verification.
     catch_up : (n,) tokens for the drafter's cache, in the first pass; in a pass of their own if no tree can
-        grow. If `going_on` stops all trees, they are left to a later step.
+        grow. If `going_on` stops all trees, theirs are left to a later step; other sequences are fed.
     max_depth : (n,) integers, the greatest depth of each tree.
     widths : children of each leaf, by depth; empty: no pass.
     beam, stationary_until_s : as in `DraftPass`.
@@ -79,6 +79,8 @@ def grow(
         if going_on is not None:
             leaves = going_on(forest, leaves)
             if not len(leaves):
+                if not level and (catch_up := np.where(max_depth > 0, 0, catch_up)).any():
+                    yield DraftPass(requests, catch_up, forest)
                 break
         depth = 1 if going_on is not None else len([*takewhile(widths[level].__eq__, widths[level:])])
         bound = limit if depth > 1 else None
@@ -188,5 +190,5 @@ def plain_shape(view: View, sequences: Sequences) -> PassShape:
 def estimated_verify_s(view: View, sequences: Sequences, tree_tokens: int) -> float:
     """Return the estimated seconds of a verification of these sequences with `tree_tokens`."""
     plain = plain_shape(view, sequences)
-    pairs = tree_tokens * plain.context_tokens / len(sequences.requests)
+    pairs = tree_tokens * (plain.context_tokens / len(sequences.requests) + 2)
     return view.cost_model.target.seconds(plain.with_nodes(tree_tokens, pairs))

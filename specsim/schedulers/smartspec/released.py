@@ -15,7 +15,8 @@ Differences from the paper's scheduler (chains.py), all of them the release's:
 Deviations:
 - vLLM's sampler counts every draft token that agrees, also behind a rejected one, which a scheduler here does not see.
   Here the tokens behind a rejected one count neither as accepted nor as drafted: on average the same ratio.
-- Pass times are the cost model's, where the release fits polynomials to a profile of its own.
+- Pass times are the cost model's, tokens the batch's own. The release fits polynomials to a profile of its own, and
+  counts each context as the mean, rounded down to a profiled length of at most 2,048 (dsd.py, `_get_bucket_seq_len`).
 - The release lets a drafter that missed tokens draft on from a cache with gaps. Here it first reads what it lacks. Of
   prompts that are read while speculation is off, the same. As in the release, that is in no decision.
 - The longest k is the server's setting there; 8 here. A step without memory for the length decodes without drafts.
@@ -126,8 +127,7 @@ class ReleasedLengths(Chains):
         batch = Batch(requests, cached, cached, ones, np.full(n, longest))
         tokens_per_s = goodput(view.cost_model, batch, np.full(n, self.rate), longest)[:, -1]
         tokens_per_s[0] *= self.plain_factor
-        lengths = np.arange(longest + 1)
-        needed = np.array([_held_bytes(view, batch, k) for k in lengths.tolist()])
+        needed = np.array([_held_bytes(view, batch, k) for k in range(longest + 1)])
         return np.where(self.memory_factor * needed > view.capacity_bytes, 0.0, tokens_per_s)
 
 
