@@ -64,7 +64,7 @@ FEW, SOME = 4, 16
 """The most tokens of a pass that have an offset, in a short list and in a long one: up to so many rows, libraries have
 kernels of their own."""
 TOLD = 2.0
-"""Standard errors by which an offset differs from 0 where it is told from it."""
+"""Standard errors by which an offset is told from 0: at 95%. Passes held out say whether a list of them pays."""
 Error: TypeAlias = float | None
 
 

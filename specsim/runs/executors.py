@@ -199,8 +199,8 @@ def _as_they_end(client: Client, ended: as_completed, jobs: int) -> Iterator[Any
                 continue
             error = found if isinstance(found, BaseException) else found and found[1]
             if isinstance(error, BaseException) and not isinstance(error, KilledWorker):
-                # What Dask's scheduler could not read is the cause of an error of its own.
-                raise error if isinstance(error, SpecsimError) else error.__cause__ or error
+                # Without a traceback it is of Dask's scheduler: its cause says what that could not read.
+                raise error if error is found or found[2] else error.__cause__ or error
             yield None
         if batch:
             looks = idle = 0

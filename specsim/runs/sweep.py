@@ -352,7 +352,7 @@ def _run(new: Sequence[PlannedRun], planned: Sequence[PlannedRun], root: Path | 
         on = kept < len(planned)
         further = f"the same command with out={root} goes on" if on else f"specsim plot {root} --out DIR draws them"
         said = f"{kept} of {len(planned)} runs are kept; {further}"
-        raise type(stop)(f"{stop}; {said}" if str(stop) else said) from None
+        raise type(stop)(f"{stop}; {said}" if str(stop) else said) from stop.__cause__
 
 
 class _Seeds:

@@ -80,11 +80,11 @@ def run_folders(folder: Path) -> list[Path]:
     """
     try:
         inside = [each for each in Path(folder).iterdir() if not each.name.startswith(".")]
+        closed = {each for each in inside if each.is_dir() and not os.access(each, os.R_OK | os.X_OK)}
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise SpecsimError(f"{str(folder)!r} cannot be read: {error.strerror}") from None
-    closed = {each for each in inside if each.is_dir() and not os.access(each, os.R_OK | os.X_OK)}
     return sorted(each for each in inside if each in closed or holds_remains(each))
 
 

@@ -136,13 +136,23 @@ def test_what_ends_the_work_is_one_line(executor, request, monkeypatch):
     if executor == "dask":
         cluster, config = request.getfixturevalue("cluster"), pytest.importorskip("distributed.config").config
         monkeypatch.setitem(config, "scheduler-address", cluster.scheduler.address)
-    jobs = 1 if executor == "dask" else 2
-    assert refusal(lambda: list(on_workers(_refuse, [0, 1, 2], _lost, jobs, executor))) == "the disk is full"
+    jobs, own = 1 if executor == "dask" else 2, f"executor={executor}: RuntimeError: it says more than its cause"
+    wrong = [([0, 1, 2], "the disk is full"), ([0, 3], own)]
+    wrong += [([_Absent()], "executor=dask: ModuleNotFoundError: No module named 'absent'")] * (executor == "dask")
+    for each, said in wrong:
+        assert refusal(lambda each=each: list(on_workers(_refuse, each, _lost, jobs, executor))) == said
+
+
+class _Absent:
+    def __reduce__(self):
+        return __import__, ("absent",)
 
 
 def _refuse(place):
     if place == 1:
         raise SpecsimError("the disk is full")
+    if place == 3:
+        raise RuntimeError("it says more than its cause") from KeyError(place)
     return "done"
 
 

@@ -128,6 +128,10 @@ def test_a_folder_that_may_not_be_read_is_named_and_the_rest_is_read(copied):
         pytest.skip("this user may read everything")
     found, said = load_sweep(copied), f"{str(closed)!r} cannot be read: Permission denied"
     assert (len(found), found.whole_notes, refusal(load_sweep, closed)) == (8, (f"left out: {said}",), said)
+    copied.chmod(0o444)
+    listed = refusal(load_sweep, copied)
+    copied.chmod(0o755)
+    assert listed == f"{str(copied)!r} cannot be read: Permission denied"
 
 
 def test_what_jupyter_shows_is_short_and_names_what_differs(stored):

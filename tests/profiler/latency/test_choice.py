@@ -73,8 +73,10 @@ def test_a_size_that_was_not_sampled_lies_between_its_neighbours():
     assert fitted.standard_errors["few_s"][1] is None
 
 
-def test_means_that_are_not_known_are_refused():
-    samples = [replace(each, mean_s=float("nan")) for each in samples_of(CURVED, noise=0.002, grid=QUICK)]
+def test_means_are_fitted_where_asked_for_and_refused_where_not_known():
+    samples = [replace(each, mean_s=2 * each.median_s) for each in samples_of(CURVED, grid=QUICK)]
+    assert judge(samples, "target", "mean").roofline.fitted.form.delta_s == pytest.approx(2 * CURVED.delta_s)
+    samples = [replace(each, mean_s=float("nan")) for each in samples]
     assert "target: samples without the means of their runs" in refusal(judge, samples, "target", "mean")
 
 
