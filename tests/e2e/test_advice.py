@@ -48,7 +48,7 @@ def result(clients, drafts):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("here", "one_condition")
 def test_five_commands_lead_from_a_benchmark_to_what_is_pasted(capsys):
     results = [result(clients, drafts) for clients in CLIENTS for drafts in (0, DRAFTS)]
     Path("bench.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in results))
