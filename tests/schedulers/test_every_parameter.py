@@ -173,7 +173,8 @@ CHANGES: dict[str, Change] = {
 """Another value of each parameter, by what lets it show."""
 OF_ONE_CLASS = {
     ("ReleasedLengths", "num_speculative_tokens"): Change(1, AT_ONCE, "cheap"),
-    ("ReleasedSpecServe", "verifier"): Change(False, {}, "tight"),
+    ("ReleasedSpecServe", "first_confidence"): Change(0.05, {"max_num_batched_tokens": 16}, "cheap"),
+    ("ReleasedSpecServe", "verifier"): Change(False, FOUR, "tight"),
     ("SloLimited", "order"): Change("specsim.schedulers.slo_batching.closest_to_violation"),
     ("SlosServe", "time_margin"): Change(2.0, {}, "cheap"),
 }

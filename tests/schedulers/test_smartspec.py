@@ -214,7 +214,7 @@ def test_a_policy_that_hardly_drafts_says_so_and_why_where_objectives_leave_no_r
     hopeless = {"acceptance": "bernoulli", "acceptance__alpha": 0.02, "engine": "vllm_0_6", "scheduler__window": 20}
     hopeless |= {"trace__output_tokens__mean": 48, "scheduler__prefill_threshold": 1.0, "profile": "llama8b_1b_h100"}
     without_room = simulate("smartspec", "poisson", requests=40, rps=8, **hopeless)
-    with_room = simulate("specserve", trace="poisson", requests=12, rps=8, replicas=2)
+    with_room = simulate("specserve", "poisson", requests=60, rps=12)
     said = [[note for note in run.notes if note.startswith("hardly drafts: ")] for run in (without_room, with_room)]
     assert all("the strictest TPOT objective is" in note for (note,) in said)
     assert ["nothing for the drafter to catch up with" in note for (note,) in said] == [False, True]
