@@ -109,6 +109,7 @@ def test_the_make_targets_of_the_readme_exist():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("one_condition")
 def test_the_commands_of_the_readme_run_in_their_order_and_print_what_it_says(here, capsys):
     lines = [*commands(README), *map(shlex.split, TYPED)]
     assert len(lines) >= 6
