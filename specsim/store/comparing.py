@@ -115,8 +115,8 @@ def compared(one: Path, other: Path) -> Compared:
         return compare_served(*(runs.get(place) or _benchmark(place, like) for place in (one, other)))
     loaded = [load_sweep(place) for place in sweeps]
     found = compare_runs(*([swept(*each) for each in zip(side.names, side, strict=False)] for side in loaded))
-    lost = [[*side.whole_notes, *failed_said(len(side.failures), len(side) + len(side.failures))] for side in loaded]
-    return found._replace(notes=[f"{name}: {each}" for name, said in zip(SIDES, lost, strict=True) for each in said])
+    told = [[*side.whole_notes, *failed_said(len(side.failures), len(side) + len(side.failures))] for side in loaded]
+    return found._replace(notes=[f"{name}: {each}" for name, said in zip(SIDES, told, strict=True) for each in said])
 
 
 def _run(folder: Path) -> ComparedRun:

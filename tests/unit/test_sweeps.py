@@ -6,6 +6,9 @@ import re
 import shutil
 import sys
 import types
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -18,6 +21,7 @@ from tests.files import reseal
 from tests.made import refusal
 
 SMALL = {"trace": "poisson", "requests": 8, "acceptance": "bernoulli", "profile": "llama8b_1b_h100"}
+NOBODY = 65534
 AXES = {"scheduler": ["vllm_spec", "fcfs"], "rps": [2, 4], "seed": [0, 1]}
 
 
@@ -122,15 +126,30 @@ def test_a_run_of_an_earlier_version_is_left_out_with_a_note(copied, lacking):
     assert len(load_sweep(copied)) == 7
 
 
-def test_a_folder_that_may_not_be_read_is_named_and_the_rest_is_read(copied):
-    (closed := copied / "lost+found").mkdir(0o000)
-    if os.access(closed, os.R_OK):
-        pytest.skip("this user may read everything")
-    found, said = load_sweep(copied), f"{str(closed)!r} cannot be read: Permission denied"
-    assert (len(found), found.whole_notes, refusal(load_sweep, closed)) == (8, (f"left out: {said}",), said)
-    copied.chmod(0o444)
-    listed = refusal(load_sweep, copied)
-    copied.chmod(0o755)
+@contextmanager
+def as_nobody(folder):
+    """Own a folder without root's right to read all."""
+    mine = os.getresuid()
+    for each in (folder, *folder.rglob("*")) if 0 in mine else ():
+        os.chown(each, NOBODY, -1)
+    os.setresuid(*(NOBODY if each == 0 else each for each in mine[:2]), mine[2])
+    try:
+        yield
+    finally:
+        os.setresuid(*mine)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="rights of Linux")
+def test_a_folder_that_may_not_be_read_is_named_and_the_rest_is_read(stored):
+    with TemporaryDirectory() as root:  # pytest's own folders let nobody but their owner through.
+        copied = shutil.copytree(stored, Path(root, "all"))
+        Path(root).chmod(0o755)
+        (closed := copied / "lost+found").mkdir(0o000)
+        with as_nobody(copied):
+            found, said = load_sweep(copied), f"{str(closed)!r} cannot be read: Permission denied"
+            assert (len(found), found.whole_notes, refusal(load_sweep, closed)) == (8, (f"left out: {said}",), said)
+            copied.chmod(0o444)
+            listed = refusal(load_sweep, copied)
     assert listed == f"{str(copied)!r} cannot be read: Permission denied"
 
 
