@@ -149,7 +149,9 @@ def _loop(load: BenchLoad, budget_tokens: int, pipeline_steps: int, first: bool,
 NO_PAUSE = (inf, "inf")
 SPECULATION = ("num_speculative_tokens", "acceptance_length")
 LISTED = ("listed", "listed_s")
-COLUMNS = ("isl", "osl", "concurrency", "rate", "requests", "mean_ttft_ms", "mean_tpot_ms", *SPECULATION, *LISTED)
+RUN = "run_number"
+"""Which repetition of its settings a result of `vllm bench sweep` is, from 0; below 0 is its warm-up."""
+COLUMNS = ("isl", "osl", "concurrency", "rate", "requests", "mean_ttft_ms", "mean_tpot_ms", *SPECULATION, *LISTED, RUN)
 RESULTS = "results"
 KEYS = ("completed", *TOTALS.values(), "mean_ttft_ms", "mean_tpot_ms")
 
@@ -196,7 +198,7 @@ def _point(place: int, result: Mapping[str, Any], found: Findings) -> dict[str, 
     cells |= zip(SPECULATION, speculation, strict=True)
     rate = result.get(RATE)
     cells |= {"concurrency": result.get(BENCH), "rate": rate, "requests": result.get("completed")}
-    return cells | dict(zip(LISTED, (listed, listed_s), strict=True))
+    return cells | dict(zip(LISTED, (listed, listed_s), strict=True)) | {RUN: number(result.get(RUN))}
 
 
 def _listed(result: Mapping[str, Any]) -> tuple[tuple[tuple[int, int], ...], tuple[float, ...]]:
@@ -271,33 +273,51 @@ def read_points(files: Sequence[Path], gpus: int) -> Measured:
 
 
 def gathered(tables: Iterable[FileTable], gpus: int | None) -> tuple[list[MeasuredPoint], list[str]]:
-    """Return the points of some tables and what to tell of them; see `read_points`. `gpus` None: on however many."""
-    found: dict[BenchLoad, str] = {}  # without the number of requests
-    points, notes = list[MeasuredPoint](), list[str]()
+    """Return the points of some tables and what to tell of them; see `read_points`. `gpus` None: on however many.
+
+    Results of `vllm bench sweep` that repeat a load are one point, their mean.
+    """
+    found: dict[BenchLoad, dict[float | None, tuple[MeasuredPoint, str]]] = {}
+    notes = list[str]()
     for table in tables:
         those = _points(table, gpus)
         notes += [note for note in table.found.notes if note not in notes]
-        for place, point in those.items():
+        for place, (point, run) in those.items():
             here = f"{table.file}: {table.found.at(place)}"
             load = point.load._replace(requests=0, listed=(), listed_s=())
-            if load in found:
+            if run is not None and run < 0:
+                notes.append(f"{here}: left out, a warm-up ({RUN} {run:g})")
+                continue
+            runs = found.setdefault(load if run is None else load._replace(acceptance_length=0.0), {})
+            if runs and (run is None or run in runs):
+                _, there = runs.get(run, next(iter(runs.values())))
                 raise SpecsimError(
-                    f"{here}: isl {load.isl}, osl {load.osl}, {load.sent} stands at {found[load]} too; "
+                    f"{here}: isl {load.isl}, osl {load.osl}, {load.sent} stands at {there} too; "
                     "expected each load once, with its mean"
                 )
-            found[load] = here
-            points.append(point)
+            runs[run] = point, here
+    points = [_mean([point for point, _ in runs.values()]) for runs in found.values()]
+    count = sum(map(len, found.values()))
+    if count > len(points):
+        notes.append(f"{count} results: the repetitions of a load make one point, their mean")
     return points, notes
 
 
-def _points(table: FileTable, gpus: int | None) -> dict[int, MeasuredPoint]:
-    """Return the point in each row of a table, by its number."""
+def _mean(points: Sequence[MeasuredPoint]) -> MeasuredPoint:
+    """Return the mean of points of one load, with the requests of the first."""
+    load, *_ = points[0]
+    length, ttft_s, tpot_s = np.mean([(each.load.acceptance_length, *each[1:]) for each in points], axis=0).tolist()
+    return MeasuredPoint(load._replace(acceptance_length=length), ttft_s, tpot_s)
+
+
+def _points(table: FileTable, gpus: int | None) -> dict[int, tuple[MeasuredPoint, float | None]]:
+    """Return the point in each row of a table, by the row's number, and which repetition of its load it is."""
     names = {key: _column(table, key, those) for key, those in COUNTS.items()}
     senders = (_first(table, CLIENTS), _first(table, RATES))
     if senders == (None, None):
         _column(table, "concurrency", ())
     times = {key: _time(table, key, units) for key, units in TIMES.items()}
-    further = (*REQUESTS, SHARE, *GPUS, *DRAFTS, *ACCEPTANCES, *(LISTED if table.kind == RESULTS else ()))
+    further = (*REQUESTS, SHARE, *GPUS, *DRAFTS, *ACCEPTANCES, *((*LISTED, RUN) if table.kind == RESULTS else ()))
     optional = [name for name in further if name in table.names]
     wanted = [*names.values(), *filter(None, senders), *times.values(), *optional]
     for name in wanted:
@@ -323,7 +343,8 @@ def _points(table: FileTable, gpus: int | None) -> dict[int, MeasuredPoint]:
     fields = (isl, osl, clients, requests, shares, rates, drafts, lengths, *listed)
     loads = [BenchLoad(*each) for each in zip(*fields, strict=True)]
     points = [MeasuredPoint(*each) for each in zip(loads, ttft, tpot, strict=True)]
-    return dict(zip(cells.index.tolist(), points, strict=True))
+    runs = cells[RUN].tolist() if RUN in cells else [None] * len(points)
+    return dict(zip(cells.index.tolist(), zip(points, runs, strict=True), strict=True))
 
 
 def _column(table: FileTable, key: str, names: Sequence[str]) -> str:

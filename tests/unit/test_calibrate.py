@@ -190,6 +190,20 @@ def test_results_at_a_rate_are_open_loops_and_lengths_that_vary_and_failed_reque
     assert ["no start_times" in note for note in read_points([file], 1).notes] == [True]
 
 
+def test_results_of_one_load_that_vllm_bench_sweep_repeats_are_a_point(tmp_path):
+    file, drafts = tmp_path / "summary.json", {"spec_decode_acceptance_rate": 50, "num_prompts": 4}
+    drafts["spec_decode_per_position_acceptance_rates"] = [0.5]
+    runs = [(-1, 90.0, 1.9), (0, 4.0, 1.4), (1, 6.0, 1.6)]
+    told = [drafts | {"run_number": n, "mean_tpot_ms": ms, "spec_decode_acceptance_length": x} for n, ms, x in runs]
+    file.write_text(json.dumps([result(**each) for each in told]))
+    (point,), _, notes = read_points([file], 1)
+    assert (point.tpot_s, point.load.acceptance_length) == (pytest.approx(0.005), pytest.approx(1.5))
+    assert "result 1: left out, a warm-up" in notes[0]
+    assert notes[1:] == ["2 results: the repetitions of a load make one point, their mean"]
+    file.write_text(json.dumps([result(**each) for each in told[1:] + told[2:]]))
+    assert "summary.json: result 2 too; expected each load once" in refusal(read_points, [file], 1)
+
+
 BAD = [
     (lambda t: t.drop(columns="isl"), "no column isl; expected isl, osl, concurrency or rate, ttft_ms and tpot_ms"),
     (lambda t: t.rename(columns={"isl": "ils"}), "did you mean 'ils'?"),
