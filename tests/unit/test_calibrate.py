@@ -191,16 +191,15 @@ def test_results_at_a_rate_are_open_loops_and_lengths_that_vary_and_failed_reque
 
 
 def test_results_of_one_load_that_vllm_bench_sweep_repeats_are_a_point(tmp_path):
-    file, drafts = tmp_path / "summary.json", {"spec_decode_acceptance_rate": 50, "num_prompts": 4}
-    drafts["spec_decode_per_position_acceptance_rates"] = [0.5]
-    runs = [(-1, 90.0, 1.9), (0, 4.0, 1.4), (1, 6.0, 1.6)]
-    told = [drafts | {"run_number": n, "mean_tpot_ms": ms, "spec_decode_acceptance_length": x} for n, ms, x in runs]
-    file.write_text(json.dumps([result(**each) for each in told]))
+    rates = {"spec_decode_acceptance_rate": 50, "spec_decode_per_position_acceptance_rates": [0.5]}
+    runs = [result(**rates, run_number=run, mean_tpot_ms=5.0 + run) for run in (0, 1, -1)]
+    runs = [each | {"spec_decode_acceptance_length": 1.4 + place / 10} for place, each in enumerate(runs)]
+    (file := tmp_path / "summary.json").write_text(json.dumps(runs))
     (point,), _, notes = read_points([file], 1)
-    assert (point.tpot_s, point.load.acceptance_length) == (pytest.approx(0.005), pytest.approx(1.5))
-    assert "result 1: left out, a warm-up" in notes[0]
+    assert (point.tpot_s, point.load.acceptance_length) == (pytest.approx(0.0055), pytest.approx(1.45))
+    assert notes[0].endswith("result 3: left out, a warm-up (run_number -1)")
     assert notes[1:] == ["2 results: the repetitions of a load make one point, their mean"]
-    file.write_text(json.dumps([result(**each) for each in told[1:] + told[2:]]))
+    file.write_text(json.dumps(runs[:2] + runs[1:]))
     assert "summary.json: result 2 too; expected each load once" in refusal(read_points, [file], 1)
 
 

@@ -6,18 +6,9 @@ from unittest.mock import Mock
 import pytest
 
 from specsim import sweep
-from specsim.config.configured import from_words
-from specsim.runs import plan
 from specsim.workload import user_file
 
 SMALL = {"scheduler": "vllm_spec", "requests": 6, "profile": "llama8b_1b_h100"}
-
-
-def test_points_that_differ_in_their_seed_are_prepared_once(monkeypatch):
-    prepared = Mock(wraps=plan.prepare)
-    monkeypatch.setattr(plan, "prepare", prepared)
-    plan.checked(from_words(["trace=poisson", "requests=6", "scheduler=vllm_spec", "seed=1,2,3"], sweep=True))
-    assert prepared.call_count == 1
 
 
 def test_a_point_that_is_wrong_for_its_seed_alone_is_a_failed_run():
