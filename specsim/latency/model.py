@@ -141,7 +141,8 @@ class ModelLatency:
         seconds = self.chosen.seconds_array(run)
         beyond = np.asarray(shapes.batched_tokens) > self._captured if self.eager_s or self._factored else False
         if self._factored:
-            seconds = seconds * np.where(beyond, self.eager_factor, self.piecewise_factor)
+            factor = np.where(beyond, self.eager_factor, self.piecewise_factor)
+            seconds = seconds * np.where(np.asarray(shapes.prefill_tokens) > 0, 1.0, factor)
         if self.eager_s and np.any(beyond):
             seconds = np.maximum(seconds, self.eager_s * np.asarray(beyond))
         seconds = seconds + self.overhead_s
