@@ -12,8 +12,8 @@ Deviations:
 - The paper decides with output lengths known. Here an accepted request decodes without end. A request is decided on
   once, at most `MOST_NEW` of them a step. Requests without any objective are never accepted.
 - At most `MOST_TIERS` objectives at once are tiers. Each of the others counts as the next stricter one.
-- Memory is no state of the programme: an accepted request that does not fit waits. Requests that were not accepted
-  yield their cache first, then accepted ones, the youngest first. The cache is recomputed.
+- Memory is no state of the programme: an accepted request that does not fit waits, and others get its tokens.
+  Requests that were not accepted yield their cache first, then accepted ones, the youngest first, to be recomputed.
 - Pass times are the cost model's times `time_margin`: without one many requests end just behind their objectives. The
   mean context of the moment holds for all of the future, and counts as so many tokens of each decode. The programme
   counts a decode from the deadline of its prompt on, though a prompt that ends sooner decodes sooner.
