@@ -153,7 +153,8 @@ class ModelLatency:
             drafted = np.asarray(shapes.logit_tokens) - requests
             undrafted_s = self.undrafted_s + self.undrafted_request_s * requests
             drafted_s = self.speculation_s + self.drafted_token_s * drafted
-            seconds = seconds + np.where(drafted > 0, drafted_s, undrafted_s)
+            decodes = np.asarray(shapes.prefill_tokens) < np.asarray(shapes.batched_tokens)
+            seconds = seconds + np.where(drafted > 0, drafted_s, undrafted_s * decodes)
         return np.maximum(seconds, self.least_s) if self.least_s else seconds
 
     def _host_s(self, shape: PassShape | PassShapes) -> Any:

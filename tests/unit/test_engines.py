@@ -121,6 +121,7 @@ def test_speculation_that_is_configured_and_off_costs_decodes_without_drafts():
     assert taxed.target.seconds(decode) == pytest.approx(plain.target.seconds(decode) + 1e-3 + 3e-4)
     assert all(taxed.target.seconds(same) == plain.target.seconds(same) for same in (prompt, SHAPE))
     assert taxed.target.seconds_array(PassShapes.decode(900, 3)) == pytest.approx(taxed.target.seconds(decode))
+    assert taxed.target.seconds_array(PassShapes.each(0, np.int64(100))) == pytest.approx(taxed.target.seconds(prompt))
     assert taxed.baseline_s == plain.baseline_s, "objectives are of a server without speculation"
 
 
