@@ -102,10 +102,11 @@ class PassShapes(NamedTuple):
     logit_tokens: Any
     requests: Any
     repeated_tokens: Any
+    prefill_tokens: Any = 0
 
     @classmethod
     def each(cls, cached: Any, scheduled: Any, nodes: Any = 0) -> PassShapes:
-        """Return the shapes of passes of one row: `scheduled` and `nodes` behind `cached`, broadcast together."""
+        """Return the shapes of passes of one row, broadcast: `scheduled`, a prompt's if above 1, and `nodes`."""
         queries, with_chunk = scheduled + nodes, np.minimum(scheduled, 1)
         pairs = queries * (cached + scheduled + 1) - scheduled * (scheduled + 1) / 2
         requests = np.minimum(queries, 1)
@@ -116,6 +117,7 @@ class PassShapes(NamedTuple):
             nodes + with_chunk,
             requests,
             cached * (nodes - requests + with_chunk),
+            scheduled * (with_chunk < scheduled),
         )
 
     @classmethod
@@ -133,6 +135,7 @@ class PassShapes(NamedTuple):
             shape.logit_tokens + nodes,
             shape.requests,
             shape.repeated_tokens + pairs - 2 * nodes,
+            shape.prefill_tokens,
         )
 
     def first(self, count: int) -> PassShapes:

@@ -202,7 +202,8 @@ class _Run(NamedTuple):
         if door.model is None:
             return [start_s + place for place in range(self.passes + 1)]
         if self.passes == 1 and not load.drafts:
-            shape = PassShape(self.context, self.batched, self.pairs, 0, self.rows, int(self.rows))
+            prompts = int(self.batched) - self.decodes
+            shape = PassShape(self.context, self.batched, self.pairs, prompts, self.rows, int(self.rows))
             return [start_s, start_s + door.model.seconds(shape)]
         ends: list[float] = np.cumsum([start_s, *_steps([self], load).seconds(door.model, door.draft)]).tolist()
         return ends
@@ -215,7 +216,8 @@ def _steps(runs: Sequence[_Run], load: BenchLoad) -> Steps:
     passes, context, batched, pairs, rows, decodes, cached = repeated
     begun = np.repeat(np.cumsum(columns[:, 0]) - columns[:, 0], columns[:, 0].astype(np.int64))
     grown = decodes * (np.arange(len(passes)) - begun) * load.acceptance_length
-    plain, decoding = PassShapes(context + grown, batched, pairs + grown, rows, rows, 0), cached + grown
+    plain = PassShapes(context + grown, batched, pairs + grown, rows, rows, 0, batched - decodes)
+    decoding = cached + grown
     nodes, seen = load.drafts * decodes, load.drafts * (decoding + 2 * decodes)
     verified = PassShapes.with_nodes(plain, nodes, seen) if load.drafts else plain
     return Steps(verified, plain, PassShapes.decode(decoding, decodes), load.drafts)

@@ -141,7 +141,8 @@ class ModelLatency:
         seconds = self.chosen.seconds_array(run)
         beyond = np.asarray(shapes.batched_tokens) > self._captured if self.eager_s or self._factored else False
         if self._factored:
-            seconds = seconds * np.where(beyond, self.eager_factor, self.piecewise_factor)
+            factor = np.where(beyond, self.eager_factor, self.piecewise_factor)
+            seconds = seconds * np.where(np.asarray(shapes.prefill_tokens) > 0, 1.0, factor)
         if self.eager_s and np.any(beyond):
             seconds = np.maximum(seconds, self.eager_s * np.asarray(beyond))
         seconds = seconds + self.overhead_s
@@ -152,7 +153,8 @@ class ModelLatency:
             drafted = np.asarray(shapes.logit_tokens) - requests
             undrafted_s = self.undrafted_s + self.undrafted_request_s * requests
             drafted_s = self.speculation_s + self.drafted_token_s * drafted
-            seconds = seconds + np.where(drafted > 0, drafted_s, undrafted_s)
+            decodes = np.asarray(shapes.prefill_tokens) < np.asarray(shapes.batched_tokens)
+            seconds = seconds + np.where(drafted > 0, drafted_s, undrafted_s * decodes)
         return np.maximum(seconds, self.least_s) if self.least_s else seconds
 
     def _host_s(self, shape: PassShape | PassShapes) -> Any:

@@ -94,7 +94,7 @@ class AdaptiveVerification(Chains):
         requests = np.minimum(tokens, self.max_num_seqs)
         roots, further = PassShapes.decode(requests * context, requests), tokens - requests
         verify_s = cost_model.target.seconds_array(PassShapes.with_nodes(roots, further, further * (context + 2)))
-        passes = 1 if cost_model.draft.one_pass else self.num_speculative_tokens
+        passes = 1 if cost_model.draft.one_pass else min(self.num_speculative_tokens, cost_model.draft.max_depth)
         batch = len(sequences.requests)
         return verify_s + passes * cost_model.draft.seconds(PassShape.decode(batch * context, batch))
 

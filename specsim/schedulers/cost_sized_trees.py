@@ -69,7 +69,7 @@ class CostSizedTrees(Speculation):
         probability(first_acceptance=self.first_acceptance)
         depth, width = self.speculative_num_steps, self.speculative_eagle_topk
         self._found, self._right = np.zeros((2, depth, width)), np.zeros((2, depth))
-        self._room = min(self.speculative_num_draft_tokens - 1, depth * width)
+        self._most = self._room = min(self.speculative_num_draft_tokens - 1, depth * width)
 
     @property
     def drafts(self) -> bool:
@@ -111,14 +111,15 @@ class CostSizedTrees(Speculation):
         levels = PassShapes(context, n * widths, widths * (context + n), n * widths, n, (widths - 1) * context)
         draft = view.cost_model.draft
         later = np.zeros(len(widths)) if draft.one_pass else draft.seconds_array(levels)
-        passes = draft.seconds(PassShape.decode(context, n)) + np.arange(self.speculative_num_steps)[:, None] * later
+        deepest = min(self.speculative_num_steps, draft.max_depth)
+        passes = draft.seconds(PassShape.decode(context, n)) + np.arange(deepest)[:, None] * later
         nodes = np.arange(most + 1)
         seen = int(view.target_cached[sequences.requests[:n]].sum()) + 2 * n
         verify_s = view.cost_model.target.seconds_array(PassShapes.with_nodes(plain, nodes * n, nodes * seen))
         if n < len(sequences.requests):
             alone = PassShape.of_decoding(view.target_cached[sequences.requests[:n]])
             verify_s += view.cost_model.target.seconds(alone) - verify_s[0]
-        rate = self.expected()[..., : most + 1] / (passes[..., None] + verify_s)
+        rate = self.expected()[:deepest, :, : most + 1] / (passes[..., None] + verify_s)
         best = int(np.argmax(rate))
         if rate.ravel()[best] <= 1 / verify_s[0]:
             return TreeSize(0, 1, 0)
@@ -145,11 +146,10 @@ class CostSizedTrees(Speculation):
 
     def _step_size(self, view: View, sequences: Sequences) -> TreeSize:
         """Return the size of a step, and note what it asked for."""
-        most = min(self.speculative_num_draft_tokens - 1, self.speculative_num_steps * self.speculative_eagle_topk)
         forget = 1 - 1 / self.window
         self._found *= forget
         self._right *= forget
-        wanted, room = self.size(view, sequences, most), self._room
+        wanted, room = self.size(view, sequences, self._most), self._room
         self._room = wanted.nodes
         return wanted if wanted.nodes <= room else self.size(view, sequences, room)
 

@@ -12,8 +12,8 @@ Deviations:
 - The paper decides with output lengths known. Here an accepted request decodes without end. A request is decided on
   once, at most `MOST_NEW` of them a step. Requests without any objective are never accepted.
 - At most `MOST_TIERS` objectives at once are tiers. Each of the others counts as the next stricter one.
-- Memory is no state of the programme: an accepted request that does not fit waits. Requests that were not accepted
-  yield their cache first, then accepted ones, the youngest first. The cache is recomputed.
+- Memory is no state of the programme: an accepted request that does not fit waits, and others get its tokens.
+  Requests that were not accepted yield their cache first, then accepted ones, the youngest first, to be recomputed.
 - Pass times are the cost model's times `time_margin`: without one many requests end just behind their objectives. The
   mean context of the moment holds for all of the future, and counts as so many tokens of each decode. The programme
   counts a decode from the deadline of its prompt on, though a prompt that ends sooner decodes sooner.
@@ -98,7 +98,7 @@ def batches_of(
     """
     n, most, target, draft = decode.requests, len(emitted) - 1, view.cost_model.target, view.cost_model.draft
     context = decode.context_tokens / n
-    shapes = PassShapes(0, sizes, sizes * (context / 2 + 1), np.minimum(sizes, n + 1), n, 0)
+    shapes = PassShapes(0, sizes, sizes * (context / 2 + 1), np.minimum(sizes, n + 1), n, 0, np.maximum(sizes - n, 0))
     verify_s = target.seconds_array(shapes)
     # The first draft pass feeds what the target is fed, if the drafter has a cache.
     first_s = draft.seconds_array(shapes) if draft.cached else draft.seconds(decode)
@@ -158,6 +158,17 @@ def accepted_prompts(
         if choices[place][state]:
             accepted[place], state = True, state - stride[tier[place]]
     return accepted
+
+
+def shared_out(tokens: float, cost: Floats, in_turn: Ints, decodes: Bools, pending: Ints) -> Ints:
+    """Return what of `tokens` each request gets `in_turn`, (n,); the first gets one at least, a decode all or nothing.
+
+    `cost` (n,) is what each takes, `pending` (n,) what it lacks; `in_turn` (n,) are their places, the next one first.
+    """
+    room = tokens - np.cumsum(cost[in_turn])[np.argsort(in_turn)] + cost
+    sizes: Ints = np.where(decodes, room >= cost, np.clip(room, 0, pending)).astype(np.int64)
+    sizes[0] = max(sizes[0], 1)
+    return sizes
 
 
 @dataclass
@@ -221,7 +232,8 @@ class SlosServe:
         # `fmin` leaves out NaN: no objective is one that never ends.
         objective_s, due_s = np.fmin(view.tpot_slo_s[ids], np.inf), view.arrival_s[ids] + view.ttft_slo_s[ids]
         tpot_s, tier = tiers_of(objective_s)
-        rates = (self._verified[0] + FIRST_ACCEPTANCE) / (self._verified[1] + 1)
+        right, tried = self._verified[:, : view.cost_model.draft.max_depth]
+        rates = (right + FIRST_ACCEPTANCE) / (tried + 1)
         emitted = 1 + np.append(0.0, np.cumsum(np.cumprod(rates)))
         decodes, kept, left_s = decoding(view, ids), self._accepted[ids], due_s - view.now_s
         unread = ~decodes & (left_s > 0)
@@ -266,10 +278,12 @@ class SlosServe:
         turn = np.select((kept & decodes & late, kept & ~decodes, kept, decodes), (0, 1, 2, 3), 4)
         tokens = min(max(tokens, cost[turn == 0].sum()), self.max_num_batched_tokens)
         in_turn = np.lexsort((due_s, turn))
-        room = tokens - np.cumsum(cost[in_turn])[np.argsort(in_turn)] + cost
-        sizes = np.where(decodes, room >= cost, np.clip(room, 0, pending)).astype(np.int64)
-        sizes[0] = max(sizes[0], 1)
+        sizes = shared_out(tokens, cost, in_turn, decodes, pending)
         count, evicted = fitting_head(view, order, sizes, decodes, self.drafts, self.watermark)
+        if count < len(head):  # The tokens of those that do not fit are for the others.
+            in_turn, decodes = in_turn[in_turn < count], decodes[:count]
+            sizes = shared_out(tokens, cost[:count], in_turn, decodes, pending[:count])
+            count, evicted = fitting_head(view, order, sizes, decodes, self.drafts, self.watermark)
         run = np.flatnonzero(sizes[:count])
         return sequences_of(view, head[run], sizes[run], evicted)
 

@@ -44,9 +44,6 @@ class Known:
     def output_tokens(self, ids: Ids) -> Any:
         return self.lengths[ids]
 
-    def right(self, forest: Any) -> Any:
-        raise NotImplementedError
-
 
 def latencies_ms(scheduler: WithOracle) -> Floats:
     """Return when requests end of which a token takes 10 ms / acceptance rate, and whose outputs are foreseen."""

@@ -148,11 +148,12 @@ def test_plans_count_the_keys_that_each_token_attends_to() -> None:
         assert part(max_num_seqs=2, table_context=context)._seconds(view, rows, start_s, 4)[4] == pass_s
 
 
-def test_a_drafter_of_one_pass_is_priced_once() -> None:
+@pytest.mark.parametrize("few", [{"one_pass": True}, {"max_depth": 1}])
+def test_a_drafter_of_one_pass_is_priced_once(few: dict[str, Any]) -> None:
     """Two rows at 0.45: behind three passes 33.3, 35, 36.3, 34.5: two tokens; behind one 2/40 = 50 and 2.45/50 = 49."""
     hand = play(part(fresh=True), EVEN, rows=2)
     assert kept(hand, [[0.45] * 3] * 2) == [1, 1]
-    hand.view.cost_model = Hardware(EVEN, Linear(0.0, 0.0, DRAFT_S, one_pass=True))
+    hand.view.cost_model = Hardware(EVEN, Linear(0.0, 0.0, DRAFT_S, **few))
     assert kept(hand, [[0.45] * 3] * 2) == [0, 0]
 
 

@@ -14,7 +14,7 @@ from specsim.schedulers.eagle2_tree import DynamicTrees
 from specsim.schedulers.parts.protocols import Sequences
 from specsim.schedulers.specinfer import FixedTrees, nodes_of
 from tests.laws.subjects import raw_of
-from tests.made import Linear, memory, requests
+from tests.made import Hardware, Linear, memory, requests
 from tests.schedulers.test_specserve import DRAFT_S, play, prefilled, verified
 from tests.unit.hand import Hand, sizes
 
@@ -86,17 +86,18 @@ def test_the_tokens_to_expect_of_a_tree_by_hand():
     assert tokens[0, 1, :3] == pytest.approx([1, 1.6, 1.84])
 
 
-@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize(("rows", "most"), [(1, 9), (3, 9), (3, 2)])
 @pytest.mark.parametrize("gamma", [1e-4, 2e-3, 5e-3, 2e-2])
 @pytest.mark.parametrize("first", [0.3, 0.9])
-def test_no_other_size_has_more_tokens_a_second(rows, gamma, first):
-    """Target: 40 ms and gamma a token; 10 ms a draft pass whatever its width. Against all sizes, one by one."""
+def test_no_other_size_has_more_tokens_a_second(rows, most, gamma, first):
+    """Target: 40 ms and gamma a token; 10 ms a draft pass, `most` levels. Against all sizes, one by one."""
     made, target = part(first=first), Linear(0.0, gamma, 0.04)
     hand = play(made, target, rows)
+    hand.view.cost_model = Hardware(target, Linear(0.0, 0.0, DRAFT_S, max_depth=most))
     tokens, plain = made.expected(), rows / (0.04 + gamma * rows)
     rate = {
         TreeSize(d, w, m): rows * tokens[d - 1, w - 1, m] / (d * DRAFT_S + 0.04 + gamma * rows * (1 + m))
-        for d, w, m in product((1, 2, 3), (1, 2), range(7))
+        for d, w, m in product(range(1, min(most, 3) + 1), (1, 2), range(7))
     }
     best = max(rate, key=lambda size: (round(rate[size], 9), -size.depth, -size.width, -size.nodes))
     ids, ones = hand.view.running, np.ones_like(hand.view.running)

@@ -96,8 +96,8 @@ def test_drafting_makes_a_step_longer():
 
 def test_a_small_batch_verifies_more_than_its_chains_where_a_step_hardly_takes_longer():
     """Of one request: a chain of 5 takes 5 + 26 ms at 1 ms a token; an eighth more are 9 tokens."""
-    dense, experts = (
-        profiled_budget(made.Hardware(made.Linear(0.0, token_s, 0.02), made.Linear(0.0, 0.0, 0.001)), 2)
-        for token_s in (1e-5, 1e-3)
+    dense, experts, heads = (
+        profiled_budget(made.Hardware(made.Linear(0.0, token_s, 0.02), made.Linear(0, 0, 0.001, max_depth=most)), 2)
+        for token_s, most in ((1e-5, 9), (1e-3, 9), (1e-3, 3))
     )
-    assert (dense(1), dense(2), experts.depth(1), experts(1)) == (48, 48, 5, 9)
+    assert (dense(1), dense(2), experts.depth(1), experts(1), heads.depth(1)) == (48, 48, 5, 9, 3)

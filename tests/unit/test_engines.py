@@ -120,8 +120,8 @@ def test_speculation_that_is_configured_and_off_costs_decodes_without_drafts():
     decode, prompt = PassShape.decode(900, 3), PassShape.prompt(100)
     assert taxed.target.seconds(decode) == pytest.approx(plain.target.seconds(decode) + 1e-3 + 3e-4)
     assert all(taxed.target.seconds(same) == plain.target.seconds(same) for same in (prompt, SHAPE))
-    each = PassShapes.decode(np.array([900]), np.array([3]))
-    assert taxed.target.seconds_array(each) == pytest.approx(plain.target.seconds_array(each) + 1.3e-3)
+    assert taxed.target.seconds_array(PassShapes.decode(900, 3)) == pytest.approx(taxed.target.seconds(decode))
+    assert taxed.target.seconds_array(PassShapes.each(0, np.int64(100))) == pytest.approx(taxed.target.seconds(prompt))
     assert taxed.baseline_s == plain.baseline_s, "objectives are of a server without speculation"
 
 
@@ -183,10 +183,11 @@ def test_a_decode_beyond_the_largest_graph_is_a_factor_slower_of_a_mixture_of_ex
     model, decode = engine.running(profile).target, PassShape.decode(1000, tokens)
     host_s = PROFILE.target.overhead_s
     assert model.seconds(decode) - host_s == pytest.approx(factor * (plain.seconds(decode) - host_s))
-    array = model.seconds_array(PassShapes.decode(np.array([1000]), np.array([tokens])))
-    assert array[0] == pytest.approx(model.seconds(decode))
     prompt = PassShape.prompt(4000)
     assert model.seconds(prompt) == plain.seconds(prompt), "prompts were measured without graphs"
+    for shape in (decode, prompt, prompt.plus(decode)):
+        many = PassShapes(**{name: getattr(shape, name) for name in PassShapes._fields})
+        assert model.seconds_array(many) == pytest.approx(model.seconds(shape))
 
 
 @pytest.mark.parametrize(("missing", "sequences"), [(1, 1), (2, 2), (3, 1), (20, 1)])

@@ -175,7 +175,7 @@ def test_the_quicker_ways_count_alike(rows):
     assert PassShape.of_decoding(cached, None, 0) == roots
     assert PassShape.of_nodes(cached, nodes) == PassShape.of(cached, none, nodes)
     last = [np.asarray(each)[-1] for each in PassShapes.each(cached, chunks, nodes).cumulated(axis=0)]
-    assert last == counts(PassShape.of(cached, chunks, nodes))
+    assert last == counts(PassShape.of(cached, chunks, nodes, int(chunks[chunks > 1].sum())))
     pairs = float(np.dot(nodes, cached + 2))
     assert roots.with_nodes(added, pairs) == whole
     grown = PassShapes.with_nodes(roots, np.array([added]), np.array([pairs]))

@@ -81,7 +81,8 @@ def filled_tokens(target: PassCosts, most: int) -> int:
     if target.bend_tokens is not None:
         return int(target.bend_tokens)
     sizes = np.append(np.arange(TILE_TOKENS, most, TILE_TOKENS), max(most, FEW_TOKENS + 1))
-    few_s, seconds = (target.seconds_array(PassShapes(0, n, 0, 1, 1, 0)) for n in (np.arange(1, FEW_TOKENS + 1), sizes))
+    tried = np.arange(1, FEW_TOKENS + 1), sizes
+    few_s, seconds = (target.seconds_array(PassShapes(0, n, 0, 1, 1, 0, n)) for n in tried)
     token_s = np.maximum(seconds - few_s.min(), 0.0) / (sizes - 1 - np.argmin(few_s))
     return int(sizes[np.flatnonzero(token_s <= NEAR * token_s.min())[-1]])
 
@@ -112,4 +113,5 @@ def _with(chunks: Ints, begun: int, shape: PassShape) -> PassShapes:
         shape.logit_tokens + 1,
         shape.requests + 1,
         shape.repeated_tokens,
+        chunks,
     )

@@ -68,10 +68,10 @@ class BatchBudget:
 def profiled_budget(cost_model: CostModel, most: int) -> BatchBudget:
     """Return the budget that profiling chains finds for batches of 1 to `most` requests (AdaServe, section 5.2).
 
-    A chain of depth d yields (1 - a^(d + 1)) / (1 - a) tokens, a = `ACCEPTED`, in d draft passes and
-    one verification. B gives each request the least depth, from `LEAST_DEPTH` to `MOST_DEPTH`, that yields `NEAR` of
-    the most tokens a second, and its root. In small batches it is the most tokens, up to `LEAST_TOKENS`, with which a
-    step takes at most `LONGER` times as long: a mixture of experts pays for each token there.
+    A chain of depth d yields (1 - a^(d + 1)) / (1 - a) tokens, a = `ACCEPTED`, in d draft passes and one verification.
+    B gives each request the least depth, from `LEAST_DEPTH` to `MOST_DEPTH` or what the drafter proposes, that yields
+    `NEAR` of the most tokens a second, and its root. In small batches it is the most tokens, up to `LEAST_TOKENS`, with
+    which a step takes at most `LONGER` times as long: a mixture of experts pays for each token there.
     """
     n = np.arange(1, most + 1)
     decode = PassShapes.decode(n * CONTEXT_TOKENS, n)
@@ -81,7 +81,7 @@ def profiled_budget(cost_model: CostModel, most: int) -> BatchBudget:
         verify = PassShapes.with_nodes(decode, nodes, nodes * (CONTEXT_TOKENS + 2))
         return (1 if cost_model.draft.one_pass else depth) * draft_s + cost_model.target.seconds_array(verify)
 
-    depths = np.arange(LEAST_DEPTH, MOST_DEPTH + 1)[:, None]
+    depths = np.arange(LEAST_DEPTH, max(min(MOST_DEPTH, cost_model.draft.max_depth), LEAST_DEPTH) + 1)[:, None]
     per_s = (1 - ACCEPTED ** (depths + 1)) / (1 - ACCEPTED) / step_s(depths, depths * n)
     depth = LEAST_DEPTH + np.argmax(per_s >= NEAR * per_s.max(axis=0), axis=0)
     tokens = np.arange(1, LEAST_TOKENS + 1)[:, None]
