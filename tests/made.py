@@ -51,12 +51,16 @@ class Linear:
     cached: bool = True
     max_depth: int = 1 << 20
     bend_tokens: float | None = None
+    drafted_s: float = 0.0
 
     def seconds(self, shape: PassShape) -> float:
         return self.alpha * shape.context_tokens + self.gamma * shape.batched_tokens + self.delta
 
     def seconds_array(self, shapes: PassShapes) -> Floats:
-        return np.asarray(self.alpha * shapes.context_tokens + self.gamma * shapes.batched_tokens + self.delta)
+        drafted_s = self.drafted_s * (np.asarray(shapes.logit_tokens) > shapes.requests)
+        return np.asarray(
+            self.alpha * shapes.context_tokens + self.gamma * shapes.batched_tokens + self.delta + drafted_s
+        )
 
     def extrapolates(self, shape: PassShape) -> bool:
         return False

@@ -100,10 +100,11 @@ def batches_of(
     context = decode.context_tokens / n
     shapes = PassShapes(0, sizes, sizes * (context / 2 + 1), np.minimum(sizes, n + 1), n, 0, np.maximum(sizes - n, 0))
     verify_s = target.seconds_array(shapes)
+    plain_s = target.seconds_array(shapes._replace(logit_tokens=np.minimum(sizes, n)))  # Without drafts.
     # The first draft pass feeds what the target is fed, if the drafter has a cache.
     first_s = draft.seconds_array(shapes) if draft.cached else draft.seconds(decode)
     later_s = 0.0 if draft.one_pass else draft.seconds(decode)
-    step_s = margin * np.array([verify_s, *(verify_s + first_s + k * later_s for k in range(most))])
+    step_s = margin * np.array([plain_s, *(verify_s + first_s + k * later_s for k in range(most))])
     asked_s = np.append(np.outer(tpot_s, emitted), soonest_s)
     seconds = np.append(np.minimum(asked_s[np.isfinite(asked_s)], step_s[-1, -1]), step_s[0, -1])
     supply = np.array([np.interp(seconds, np.maximum.accumulate(s), sizes, left=0) for s in step_s])
@@ -160,14 +161,16 @@ def accepted_prompts(
     return accepted
 
 
-def shared_out(tokens: float, cost: Floats, in_turn: Ints, decodes: Bools, pending: Ints) -> Ints:
-    """Return what of `tokens` each request gets `in_turn`, (n,); the first gets one at least, a decode all or nothing.
+def shared_out(tokens: float, most: int, cost: Floats, in_turn: Ints, decodes: Bools, pending: Ints) -> Ints:
+    """Return what of `tokens` each request gets `in_turn`, (n,), a decode all or nothing.
 
+    The first one runs in any case, beyond `tokens`, if a pass of at most `most` has room for it or none else runs.
     `cost` (n,) is what each takes, `pending` (n,) what it lacks; `in_turn` (n,) are their places, the next one first.
     """
     room = tokens - np.cumsum(cost[in_turn])[np.argsort(in_turn)] + cost
     sizes: Ints = np.where(decodes, room >= cost, np.clip(room, 0, pending)).astype(np.int64)
-    sizes[0] = max(sizes[0], 1)
+    if tokens + (cost[0] if decodes[0] else 1) <= most or not sizes.any():
+        sizes[0] = max(sizes[0], 1)
     return sizes
 
 
@@ -276,13 +279,13 @@ class SlosServe:
         due_s = np.fmin(np.where(sent, next_s, view.arrival_s[head] + view.ttft_slo_s[head]), np.inf)
         late = due_s < view.now_s + 2 * seconds
         turn = np.select((kept & decodes & late, kept & ~decodes, kept, decodes), (0, 1, 2, 3), 4)
-        tokens = min(max(tokens, cost[turn == 0].sum()), self.max_num_batched_tokens)
-        in_turn = np.lexsort((due_s, turn))
-        sizes = shared_out(tokens, cost, in_turn, decodes, pending)
+        most = self.max_num_batched_tokens
+        tokens, in_turn = min(max(tokens, cost[turn == 0].sum()), most), np.lexsort((due_s, turn))
+        sizes = shared_out(tokens, most, cost, in_turn, decodes, pending)
         count, evicted = fitting_head(view, order, sizes, decodes, self.drafts, self.watermark)
         if count < len(head):  # The tokens of those that do not fit are for the others.
             in_turn, decodes = in_turn[in_turn < count], decodes[:count]
-            sizes = shared_out(tokens, cost[:count], in_turn, decodes, pending[:count])
+            sizes = shared_out(tokens, most, cost[:count], in_turn, decodes, pending[:count])
             count, evicted = fitting_head(view, order, sizes, decodes, self.drafts, self.watermark)
         run = np.flatnonzero(sizes[:count])
         return sequences_of(view, head[run], sizes[run], evicted)

@@ -11,7 +11,7 @@ from specsim.schedulers.composed import Composed
 from specsim.schedulers.parts.queues import BatchSlots
 from specsim.schedulers.priority import TightestFirst
 from specsim.schedulers.slo_batching import SloLimited, closest_to_violation, first_come
-from specsim.schedulers.slos_serve import PlannedBatches, SlosServe, accepted_prompts, batches_of, tiers_of
+from specsim.schedulers.slos_serve import PlannedBatches, SlosServe, accepted_prompts, batches_of, shared_out, tiers_of
 from specsim.schedulers.vllm_spec import FixedChains
 from tests.made import Hardware, Linear, ledger_and_view, memory, requests
 from tests.schedulers.test_specserve import verified
@@ -96,6 +96,8 @@ def test_batches_are_as_long_as_chains_allow():
     assert rate[3] < 0
     assert batches_of(*known, 2.0, np.inf).supply[0, 0] == pytest.approx(5, abs=0.1)
     assert batches_of(*known, 1.0, 0.05).seconds[6:] == pytest.approx([0.05, 0.138]), "a prompt is due in 50 ms"
+    view.cost_model = Hardware(Linear(0.0, 1e-3, 0.01, drafted_s=0.02), Linear(0.0, 0.0, 0.005))
+    assert batches_of(*known, 1.0, np.inf).supply[:2, 1] == pytest.approx([35, 10], abs=0.1), "drafts take 20 ms"
     # 10 us a cached token: its hundred take as long as one token more, of every batch that the decode is in.
     view.cost_model = Hardware(Linear(1e-5, 1e-3, 0.01), Linear(0.0, 0.0, 0.005))
     reading = batches_of(*known, 1.0, np.inf)
@@ -169,3 +171,7 @@ def test_a_prompt_without_room_leaves_its_tokens_to_decodes():
     for read in ([30, 30], [1, 1]):
         assert hand.begin().scheduled_tokens.tolist() == read
         hand.emit([1, 1])
+    told = np.array([2.0, 64.0]), np.array([1, 0]), np.array([True, False]), np.array([1, 64])
+    assert [shared_out(64, most, *told).tolist() for most in (65, 66)] == [[0, 64], [1, 64]], (
+        "no pass is above its most"
+    )
