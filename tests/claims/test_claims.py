@@ -14,9 +14,6 @@ from studies.report import half_width
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("empty_cache")]
 
 
-# --- systems on the same text: one figure per seed, and what their differences say ------------------------------------
-
-
 def surely_positive(difference: Floats) -> bool:
     """Return whether the 95% interval of the mean of a paired difference (seeds,) lies above 0."""
     return bool(difference.mean() > half_width(difference))
@@ -48,9 +45,6 @@ def test_a_fixed_length_hurts_under_tree_attention_too():
     assert hurts(LASTING | {"engine": "profiled"})
 
 
-# --- SpecServe: no step exceeds the TPOT objective whenever a step without drafts would meet it, pass by pass ---------
-
-
 @pytest.mark.parametrize("scale", frozen.SPECSERVE_SCALES)
 def test_no_step_exceeds_the_objective(scale):
     settings = {**frozen.SPECSERVE, "slo_scale": scale}
@@ -63,8 +57,6 @@ def test_no_step_exceeds_the_objective_with_the_time_for_thinking():
     assert late_steps("specserve", {**THINKING, "slo_scale": frozen.SPECSERVE_SCALES[0]}) == 0
 
 
-# --- LAPS-SD beats LP-SJF and LAS where acceptance varies between requests --------------------------------------------
-
 LEVEL_WITH_SJF = pytest.mark.xfail(reason="does not reproduce: docs/claims.md, row 3a")
 
 
@@ -74,8 +66,6 @@ def test_laps_sd_beats(baseline, requests):
     mine = mean_e2el_s("laps_sd", **frozen.LAPS, requests=requests)
     assert surely_positive(mean_e2el_s(baseline, **frozen.LAPS, requests=requests) - mine)
 
-
-# --- AdaServe attains at least as much as its ablations and continuous batching, on its own mix at high load ----------
 
 ROUNDING = 1e-12
 """Of the mean of shares; one request is 3e-3."""
