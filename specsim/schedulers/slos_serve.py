@@ -283,11 +283,11 @@ class SlosServe:
         tokens, in_turn = min(max(tokens, cost[turn == 0].sum()), most), np.lexsort((due_s, turn))
         sizes = shared_out(tokens, most, cost, in_turn, decodes, pending)
         count, evicted = fitting_head(view, order, sizes, decodes, self.drafts, self.watermark)
-        if count < len(head):  # The tokens of those that do not fit are for the others.
+        while count < len(sizes):  # The tokens of those that do not fit are for the others.
             in_turn, decodes = in_turn[in_turn < count], decodes[:count]
             sizes = shared_out(tokens, most, cost[:count], in_turn, decodes, pending[:count])
             count, evicted = fitting_head(view, order, sizes, decodes, self.drafts, self.watermark)
-        run = np.flatnonzero(sizes[:count])
+        run = np.flatnonzero(sizes)
         return sequences_of(view, head[run], sizes[run], evicted)
 
     def _note(self, forest: Forest, answer: Emitted) -> None:
