@@ -157,13 +157,16 @@ KEYS = ("completed", *TOTALS.values(), "mean_ttft_ms", "mean_tpot_ms")
 
 
 def table_of(found: Sequence[Result], file: Path) -> FileTable:
-    """Return the results of a file as a table of points."""
+    """Return the results of a file as a table of points, without warm-ups, which may be shorter than any load."""
     rows = Findings(file, "result")
+    measured = {place: each for place, each in enumerate(found, start=1) if (number(each.get(RUN)) or 0) >= 0}
 
     def read(wanted: Sequence[str]) -> DataFrame:
-        points = [_point(place, each, rows) for place, each in enumerate(found, start=1)]
+        for place in sorted({*range(1, len(found) + 1)} - {*measured}):
+            rows.note(f"{file}: {rows.at(place)}: left out, a warm-up ({RUN} below 0)")
+        points = [_point(place, each, rows) for place, each in measured.items()]
         rows.check()
-        return frame({name: [each[name] for each in points] for name in wanted}, range(1, len(found) + 1))
+        return frame({name: [each[name] for each in points] for name in wanted}, list(measured))
 
     return FileTable(file, RESULTS, COLUMNS, read, rows)
 
@@ -285,11 +288,9 @@ def gathered(tables: Iterable[FileTable], gpus: int | None) -> tuple[list[Measur
         for place, (point, run) in those.items():
             here = f"{table.file}: {table.found.at(place)}"
             load = point.load._replace(requests=0, listed=(), listed_s=())
-            if run is not None and run < 0:
-                notes.append(f"{here}: left out, a warm-up ({RUN} {run:g})")
-                continue
-            runs = found.setdefault(load if run is None else load._replace(acceptance_length=0.0), {})
-            if runs and (run is None or run in runs):
+            alike = run is not None and load.drafts
+            runs = found.setdefault(load._replace(acceptance_length=1.0) if alike else load, {})
+            if runs and (run is None or not runs.keys().isdisjoint((run, None))):
                 _, there = runs.get(run, next(iter(runs.values())))
                 raise SpecsimError(
                     f"{here}: isl {load.isl}, osl {load.osl}, {load.sent} stands at {there} too; "
@@ -337,7 +338,7 @@ def _points(table: FileTable, gpus: int | None) -> dict[int, tuple[MeasuredPoint
             others = cells[name][numbers(cells[name]) != gpus]
             found.add_cells(others, lambda cell: f"{cell}, and the profile is of {gpus}")
     found.check()
-    if not isl:
+    if not isl and table.kind != RESULTS:
         raise SpecsimError(f"{table.file}: no row; expected one for each point")
     listed = [cells[name].tolist() if name in cells else [()] * len(isl) for name in LISTED]
     fields = (isl, osl, clients, requests, shares, rates, drafts, lengths, *listed)

@@ -98,17 +98,19 @@ def batches_of(
     """
     n, most, target, draft = decode.requests, len(emitted) - 1, view.cost_model.target, view.cost_model.draft
     context = decode.context_tokens / n
-    shapes = PassShapes(0, sizes, sizes * (context / 2 + 1), np.minimum(sizes, n + 1), n, 0, np.maximum(sizes - n, 0))
-    verify_s = target.seconds_array(shapes)
-    plain_s = target.seconds_array(shapes._replace(logit_tokens=np.minimum(sizes, n)))  # Without drafts.
+    chain = np.arange(most + 1)[:, None]
+    shapes = PassShapes(0, sizes, sizes * (context / 2 + 1), np.minimum(sizes, n), n, 0, np.maximum(sizes - n, 0))
+    drafted, read = np.minimum(sizes, n + (chain > 0)), np.maximum(sizes - n * (1 + chain), 0)
+    verify_s = target.seconds_array(shapes._replace(logit_tokens=drafted, prefill_tokens=read))
     # The first draft pass feeds what the target is fed, if the drafter has a cache.
     first_s = draft.seconds_array(shapes) if draft.cached else draft.seconds(decode)
     later_s = 0.0 if draft.one_pass else draft.seconds(decode)
-    step_s = margin * np.array([plain_s, *(verify_s + first_s + k * later_s for k in range(most))])
+    step_s = margin * (verify_s + np.where(chain > 0, first_s + (chain - 1) * later_s, 0.0))
     asked_s = np.append(np.outer(tpot_s, emitted), soonest_s)
     seconds = np.append(np.minimum(asked_s[np.isfinite(asked_s)], step_s[-1, -1]), step_s[0, -1])
     supply = np.array([np.interp(seconds, np.maximum.accumulate(s), sizes, left=0) for s in step_s])
-    rising_s, reading_s = verify_s[-1] - verify_s[0], target.seconds(decode) - target.seconds(PassShape.decode(0, n))
+    rising_s = (step_s[0, -1] - step_s[0, 0]) / margin
+    reading_s = target.seconds(decode) - target.seconds(PassShape.decode(0, n))
     cached_token = reading_s / (n * context) * (sizes[-1] - sizes[0]) / rising_s if rising_s * context > 0 else 0.0
     wanted = seconds / tpot_s[:, None] * (1 - 1e-9)
     depth = np.searchsorted(emitted, wanted)
@@ -283,11 +285,11 @@ class SlosServe:
         tokens, in_turn = min(max(tokens, cost[turn == 0].sum()), most), np.lexsort((due_s, turn))
         sizes = shared_out(tokens, most, cost, in_turn, decodes, pending)
         count, evicted = fitting_head(view, order, sizes, decodes, self.drafts, self.watermark)
-        if count < len(head):  # The tokens of those that do not fit are for the others.
+        while count < len(sizes):  # The tokens of those that do not fit are for the others.
             in_turn, decodes = in_turn[in_turn < count], decodes[:count]
             sizes = shared_out(tokens, most, cost[:count], in_turn, decodes, pending[:count])
             count, evicted = fitting_head(view, order, sizes, decodes, self.drafts, self.watermark)
-        run = np.flatnonzero(sizes[:count])
+        run = np.flatnonzero(sizes)
         return sequences_of(view, head[run], sizes[run], evicted)
 
     def _note(self, forest: Forest, answer: Emitted) -> None:

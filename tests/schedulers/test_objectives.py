@@ -162,16 +162,15 @@ def test_a_batch_ends_before_an_accepted_prompt_is_due():
     assert hand.begin().scheduled_tokens == pytest.approx([300, 690], abs=1)
 
 
-def test_a_prompt_without_room_leaves_its_tokens_to_decodes():
-    """Batches of 64 tokens end long before a chat's next token is due; 300 tokens do not fit beside two texts."""
-    told = requests([0.0] * 3, [30, 30, 300], [40] * 3, [CHAT] * 3)
+@pytest.mark.parametrize(("texts", "kind", "count"), [((30, 30, 300), CHAT, 2), ((60, 310, 311), URGENT, 1)])
+def test_prompts_without_room_leave_their_tokens_to_decodes(texts, kind, count):
+    """Batches of 64 tokens end long before a chat's next token is due; 300 tokens do not fit beside the first texts."""
+    told = requests([0.0] * 3, texts, [40] * 3, [CHAT, kind, CHAT])
     scheduler = SlosServe(8, 64, watermark=0.0, num_speculative_tokens=0, time_margin=1.0)
     hand = Hand(scheduler, told, memory(told, 1.0, block_tokens=1, draft_bytes=0))
     hand.view.cost_model = Hardware(Linear(0.0, 1e-4, 0.01), Linear(0.0, 0.0, 0.002))
-    for read in ([30, 30], [1, 1]):
+    for read in (list(texts[:count]), [1] * count):
         assert hand.begin().scheduled_tokens.tolist() == read
-        hand.emit([1, 1])
+        hand.emit([1] * count)
     told = np.array([2.0, 64.0]), np.array([1, 0]), np.array([True, False]), np.array([1, 64])
-    assert [shared_out(64, most, *told).tolist() for most in (65, 66)] == [[0, 64], [1, 64]], (
-        "no pass is above its most"
-    )
+    assert [shared_out(64, most, *told).tolist() for most in (65, 66)] == [[0, 64], [1, 64]], "a pass is full"

@@ -17,7 +17,7 @@ from specsim.core.request import Ids
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape
 from specsim.schedulers.adaptive_verification import AdaptiveVerification
-from specsim.schedulers.parts.growth import estimated_verify_s
+from specsim.schedulers.parts.growth import estimated_verify_s, plain_shape
 from specsim.schedulers.parts.protocols import Sequences
 from specsim.schedulers.parts.selection import likeliest_each
 from specsim.schedulers.parts.survival import OnlineLogistic, PositionRates
@@ -139,11 +139,11 @@ def test_the_table_knows_one_context_and_the_number_of_tokens() -> None:
 
 def test_plans_count_the_keys_that_each_token_attends_to() -> None:
     """Two rows of 5 cached tokens, and two drafts each: as many keys as the pass itself has."""
-    view, two = play(part(), ANY, rows=2).view, np.array([2, 2])
-    keys = attrgetter("attention_pairs")
+    view, two, keys = play(part(), ANY, rows=2).view, np.array([2, 2]), attrgetter("attention_pairs")
     view.cost_model = Hardware(SimpleNamespace(seconds=keys, seconds_array=keys), Linear(0.0, 0.0, 0.0))
     rows, pass_s = Sequences(np.arange(2), two // 2, 2, two), keys(PassShape.of(two + 3, two // 2, two))
     assert estimated_verify_s(view, rows, 4) == pass_s
+    assert plain_shape(view, rows._replace(decoding=1, scheduled_tokens=two)).prefill_tokens == 2, "of the second row"
     for context, start_s in ((None, view.now_s), (5, 0.0)):
         assert part(max_num_seqs=2, table_context=context)._seconds(view, rows, start_s, 4)[4] == pass_s
 

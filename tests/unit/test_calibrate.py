@@ -178,29 +178,29 @@ def test_results_at_a_rate_are_open_loops_and_lengths_that_vary_and_failed_reque
     file.write_text(json.dumps(at_a_rate))
     assert not read_points([file], 1).notes, "a request that failed has no length"
     file.write_text("\n".join(map(json.dumps, (at_a_rate, result(failed=3, input_lens=[200, 300])))))
-    read = read_points([file], 1)
-    (one, other) = (each.load for each in read.points)
-    assert (one.concurrency, one.rate, one.requests, one.sent) == (0, 2.5, 4, "rate 2.5")
-    assert (other.concurrency, other.rate) == (1, 0.0)
+    ((one, *_), (other, *_)), _, notes = read_points([file], 1)
+    assert (one[2:4], one.rate, one.sent, other.concurrency, other.rate) == ((0, 4), 2.5, "rate 2.5", 1, 0.0)
+    assert all(said in note for said, note in zip(("3 requests failed", "lengths vary"), notes, strict=True))
     requests = {"input_lens": [9, 8], "output_lens": [7, 6], "start_times": [5.0, 3.5]}
     file.write_text(json.dumps(at_a_rate | {"completed": 2} | requests))
     assert read_points([file], 1).points[0].load[8:] == (((8, 6), (9, 7)), (0.0, 1.5))
-    assert all(said in note for said, note in zip(("3 requests failed", "lengths vary"), read.notes, strict=True))
     file.write_text(json.dumps(at_a_rate | {"completed": 2} | requests | {"start_times": None}))
     assert ["no start_times" in note for note in read_points([file], 1).notes] == [True]
 
 
 def test_results_of_one_load_that_vllm_bench_sweep_repeats_are_a_point(tmp_path):
     rates = {"spec_decode_acceptance_rate": 50, "spec_decode_per_position_acceptance_rates": [0.5]}
-    runs = [result(**rates, run_number=run, mean_tpot_ms=5.0 + run) for run in (0, 1, -1)]
+    runs = [result(**rates, run_number=run, mean_tpot_ms=5.0 + run) for run in (0, 1)]
     runs = [each | {"spec_decode_acceptance_length": 1.4 + place / 10} for place, each in enumerate(runs)]
     (file := tmp_path / "summary.json").write_text(json.dumps(runs))
-    (point,), _, notes = read_points([file], 1)
+    (warmup := tmp_path / "warmup.json").write_text(json.dumps(result(run_number=-1, completed=0)))
+    (point,), _, notes = read_points([warmup, file], 1)
     assert (point.tpot_s, point.load.acceptance_length) == (pytest.approx(0.0055), pytest.approx(1.45))
-    assert notes[0].endswith("result 3: left out, a warm-up (run_number -1)")
+    assert notes[0] == f"{warmup}: result 1: left out, a warm-up (run_number below 0)"
     assert notes[1:] == ["2 results: the repetitions of a load make one point, their mean"]
-    file.write_text(json.dumps(runs[:2] + runs[1:]))
-    assert "summary.json: result 2 too; expected each load once" in refusal(read_points, [file], 1)
+    for place, again in ((2, [*runs, runs[1]]), (1, [result(), result(run_number=0)])):
+        file.write_text(json.dumps(again))
+        assert f"summary.json: result {place} too; expected each load once" in refusal(read_points, [file], 1)
 
 
 BAD = [

@@ -184,7 +184,8 @@ def plain_shape(view: View, sequences: Sequences) -> PassShape:
     cached = view.target_cached[sequences.requests]
     if sequences.decoding == len(cached):
         return PassShape.of_decoding(cached)
-    return PassShape.of(cached, sequences.scheduled_tokens)
+    scheduled = sequences.scheduled_tokens
+    return PassShape.of(cached, scheduled, prefill_tokens=int(scheduled[sequences.decoding :].sum()))
 
 
 def estimated_verify_s(view: View, sequences: Sequences, tree_tokens: int) -> float:
