@@ -99,7 +99,7 @@ def test_batches_are_as_long_as_chains_allow():
     view.cost_model = Hardware(Linear(0.0, 1e-3, 0.01, drafted_s=0.02), Linear(0.0, 0.0, 0.005))
     assert batches_of(*known, 1.0, np.inf).supply[:2, 1] == pytest.approx([35, 10], abs=0.1), "drafts take 20 ms"
     # 10 us a cached token: its hundred take as long as one token more, of every batch that the decode is in.
-    view.cost_model = Hardware(Linear(1e-5, 1e-3, 0.01), Linear(0.0, 0.0, 0.005))
+    view.cost_model = Hardware(Linear(1e-5, 1e-3, 0.01, drafted_s=0.02), Linear(0.0, 0.0, 0.005))
     reading = batches_of(*known, 1.0, np.inf)
     assert reading.cached_token == pytest.approx(0.01)
     assert reading.demand[:, :3] == pytest.approx(np.array([[2, 3, 4], [1, 1.5, 1.75]]))
