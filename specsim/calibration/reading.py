@@ -149,9 +149,9 @@ def _loop(load: BenchLoad, budget_tokens: int, pipeline_steps: int, first: bool,
 NO_PAUSE = (inf, "inf")
 SPECULATION = ("num_speculative_tokens", "acceptance_length")
 LISTED = ("listed", "listed_s")
-RUN = "run_number"
+NTH = "run_number"
 """Which repetition of its settings a result of `vllm bench sweep` is, from 0; below 0 is its warm-up."""
-COLUMNS = ("isl", "osl", "concurrency", "rate", "requests", "mean_ttft_ms", "mean_tpot_ms", *SPECULATION, *LISTED, RUN)
+COLUMNS = ("isl", "osl", "concurrency", "rate", "requests", "mean_ttft_ms", "mean_tpot_ms", *SPECULATION, *LISTED, NTH)
 RESULTS = "results"
 KEYS = ("completed", *TOTALS.values(), "mean_ttft_ms", "mean_tpot_ms")
 
@@ -159,11 +159,11 @@ KEYS = ("completed", *TOTALS.values(), "mean_ttft_ms", "mean_tpot_ms")
 def table_of(found: Sequence[Result], file: Path) -> FileTable:
     """Return the results of a file as a table of points, without warm-ups, which may be shorter than any load."""
     rows = Findings(file, "result")
-    measured = {place: each for place, each in enumerate(found, start=1) if (number(each.get(RUN)) or 0) >= 0}
+    measured = {place: each for place, each in enumerate(found, start=1) if (number(each.get(NTH)) or 0) >= 0}
 
     def read(wanted: Sequence[str]) -> DataFrame:
         for place in sorted({*range(1, len(found) + 1)} - {*measured}):
-            rows.note(f"{file}: {rows.at(place)}: left out, a warm-up ({RUN} below 0)")
+            rows.note(f"{file}: {rows.at(place)}: left out, a warm-up ({NTH} below 0)")
         points = [_point(place, each, rows) for place, each in measured.items()]
         rows.check()
         return frame({name: [each[name] for each in points] for name in wanted}, list(measured))
@@ -201,7 +201,7 @@ def _point(place: int, result: Mapping[str, Any], found: Findings) -> dict[str, 
     cells |= zip(SPECULATION, speculation, strict=True)
     rate = result.get(RATE)
     cells |= {"concurrency": result.get(BENCH), "rate": rate, "requests": result.get("completed")}
-    return cells | dict(zip(LISTED, (listed, listed_s), strict=True)) | {RUN: number(result.get(RUN))}
+    return cells | dict(zip(LISTED, (listed, listed_s), strict=True)) | {NTH: number(result.get(NTH))}
 
 
 def _listed(result: Mapping[str, Any]) -> tuple[tuple[tuple[int, int], ...], tuple[float, ...]]:
@@ -288,8 +288,9 @@ def gathered(tables: Iterable[FileTable], gpus: int | None) -> tuple[list[Measur
         for place, (point, run) in those.items():
             here = f"{table.file}: {table.found.at(place)}"
             load = point.load._replace(requests=0, listed=(), listed_s=())
-            alike = run is not None and load.drafts
-            runs = found.setdefault(load._replace(acceptance_length=1.0) if alike else load, {})
+            if run is not None and load.drafts:  # Acceptance lengths of repetitions differ by chance.
+                load = load._replace(acceptance_length=1.0)
+            runs = found.setdefault(load, {})
             if runs and (run is None or not runs.keys().isdisjoint((run, None))):
                 _, there = runs.get(run, next(iter(runs.values())))
                 raise SpecsimError(
@@ -318,7 +319,7 @@ def _points(table: FileTable, gpus: int | None) -> dict[int, tuple[MeasuredPoint
     if senders == (None, None):
         _column(table, "concurrency", ())
     times = {key: _time(table, key, units) for key, units in TIMES.items()}
-    further = (*REQUESTS, SHARE, *GPUS, *DRAFTS, *ACCEPTANCES, *((*LISTED, RUN) if table.kind == RESULTS else ()))
+    further = (*REQUESTS, SHARE, *GPUS, *DRAFTS, *ACCEPTANCES, *((*LISTED, NTH) if table.kind == RESULTS else ()))
     optional = [name for name in further if name in table.names]
     wanted = [*names.values(), *filter(None, senders), *times.values(), *optional]
     for name in wanted:
@@ -344,7 +345,7 @@ def _points(table: FileTable, gpus: int | None) -> dict[int, tuple[MeasuredPoint
     fields = (isl, osl, clients, requests, shares, rates, drafts, lengths, *listed)
     loads = [BenchLoad(*each) for each in zip(*fields, strict=True)]
     points = [MeasuredPoint(*each) for each in zip(loads, ttft, tpot, strict=True)]
-    runs = cells[RUN].tolist() if RUN in cells else [None] * len(points)
+    runs = cells[NTH].tolist() if NTH in cells else [None] * len(points)
     return dict(zip(cells.index.tolist(), zip(points, runs, strict=True), strict=True))
 
 
